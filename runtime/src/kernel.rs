@@ -1,0 +1,122 @@
+//! What a core asks of an operating system, at the level of operations.
+//!
+//! Three implementations: `ring` (io_uring), `epoll` and `sim` (a seeded model). A provided-buffer
+//! group is plain memory: epoll and the simulator take buffers from it as the kernel would, with
+//! partial consumption and `-ENOBUFS` included.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::path::Path;
+
+use crate::op::{Completion, GroupId, Op, Token};
+use crate::time::Instant;
+
+/// Shape of a provided-buffer group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// How many buffers it can hold at once; a power of two, at most 32,768.
+    pub entries: u16,
+    /// Successive receives continue in the same buffer until it is full (`IOU_PBUF_RING_INC`).
+    /// A kernel that cannot do it answers `group` with an error; ask [`Kernel::incremental`].
+    pub incremental: bool,
+}
+
+/// How long [`Kernel::enter`] may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Submit and collect, do not wait.
+    No,
+    /// Wait for a first completion (beyond those of the sends just queued, which complete within
+    /// their own submit), or for the armed instant.
+    Yes,
+}
+
+/// Where a socket is to connect to.
+#[derive(Clone, Copy, Debug)]
+pub enum Address<'a> {
+    /// TCP over IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(&'a Path),
+}
+
+/// One core's operating system.
+///
+/// `queue` never fails: a full submission queue is flushed by the implementation. Completions of
+/// one operation come in order; those of different operations in any order.
+pub trait Kernel {
+    /// The clock of this kernel.
+    fn now(&self) -> Instant;
+
+    /// A non-blocking, close-on-exec stream socket fit for `address` (not yet connected), with
+    /// `TCP_NODELAY` set on TCP.
+    ///
+    /// # Errors
+    /// The system's error, for example `EMFILE`.
+    fn socket(&mut self, address: Address<'_>) -> io::Result<RawFd>;
+
+    /// Queues `op` under `token`.
+    ///
+    /// # Safety
+    /// All memory that `op` names must stay valid, and for receives untouched, until the final
+    /// completion of `token` was returned by [`Kernel::enter`] (or the kernel was dropped).
+    unsafe fn queue(&mut self, token: Token, op: Op);
+
+    /// Submits all that is queued, waits as told, and appends completions to `out`.
+    ///
+    /// Returns without completions when the armed instant came, on a signal, or spuriously.
+    ///
+    /// # Errors
+    /// Only when the kernel object itself is unusable; back-pressure (`EBUSY`, `EAGAIN`, `EINTR`)
+    /// is handled inside.
+    fn enter(&mut self, wait: Wait, out: &mut Vec<Completion>) -> io::Result<()>;
+
+    /// Whether incremental groups can be made.
+    fn incremental(&self) -> bool;
+
+    /// Makes a provided-buffer group.
+    ///
+    /// # Errors
+    /// The system's error; `ENOMEM` names the locked-memory limit.
+    fn group(&mut self, config: GroupConfig) -> io::Result<GroupId>;
+
+    /// Gives buffer `index` of `group` the memory `ptr..ptr + len` and makes it available.
+    ///
+    /// # Safety
+    /// The memory must stay valid and be written by nobody else until the buffer was consumed
+    /// (its last completion without `buffer_more`) or the group was removed. `index` must not be
+    /// posted already.
+    unsafe fn post(&mut self, group: GroupId, index: u16, ptr: *mut u8, len: u32);
+
+    /// Removes a group. No receive may be using it.
+    fn ungroup(&mut self, group: GroupId);
+
+    /// Sets (or with `Instant::NEVER` clears) the one instant at which `enter(Wait::Yes)` returns.
+    fn arm(&mut self, at: Instant);
+
+    /// The descriptor that becomes readable when a turn is worth taking, for a host that waits on
+    /// our behalf.
+    ///
+    /// # Errors
+    /// The system's error when the descriptor cannot be made.
+    fn ready_fd(&mut self) -> io::Result<RawFd>;
+
+    /// For a host: call before waiting on [`Kernel::ready_fd`]. Drains that descriptor, switches
+    /// notifications on, and answers `true` if it is safe to wait: `false` means completions are
+    /// there already and another turn is due.
+    fn prepare_park(&mut self) -> bool;
+
+    /// A handle with which another thread ends this kernel's wait.
+    fn waker(&self) -> std::sync::Arc<dyn Wakeup>;
+
+    /// How many calls into the system `enter` has made so far.
+    fn enters(&self) -> u64;
+}
+
+/// Ends a kernel's wait from another thread.
+pub trait Wakeup: Send + Sync {
+    /// Makes the present or next `enter(Wait::Yes)` return soon. May be called from any thread,
+    /// also after the kernel is gone (it then does nothing).
+    fn wake(&self);
+}

@@ -1,0 +1,6 @@
+//! Pinned cores, each with its own ring, buffers and timers. Knows no protocol.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod kernel;
+pub mod op;
+pub mod time;

@@ -1,0 +1,4 @@
+//! The `hedgerow` program.
+#![forbid(unsafe_code)]
+
+fn main() {}
