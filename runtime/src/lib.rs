@@ -2,5 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod kernel;
+pub mod mailbox;
 pub mod op;
 pub mod time;
+pub mod timer;
