@@ -1,7 +1,9 @@
 //! Pinned cores, each with its own ring, buffers and timers. Knows no protocol.
 
 pub mod kernel;
+pub mod mailbox;
 pub mod op;
 pub mod ring;
 pub mod socket;
 pub mod time;
+pub mod timer;
