@@ -9,6 +9,12 @@ mod recv;
 pub mod ring;
 mod send;
 pub mod socket;
+pub mod cpu;
+pub mod kernel;
+pub mod mailbox;
+pub mod op;
+pub mod park;
+mod quota;
 pub mod time;
 pub mod timer;
 
