@@ -155,7 +155,7 @@ impl Tasks {
         let slot = Rc::new(Outcome { value: RefCell::new(None), waker: RefCell::new(None) });
         let task = Task { outcome: slot.clone() };
         let job = Box::pin(async move {
-            let ended = Caught(Box::pin(future)).await;
+            let ended = Caught(future).await;
             *slot.value.borrow_mut() = Some(ended);
             let waker = slot.waker.borrow_mut().take();
             if let Some(waker) = waker {
@@ -260,12 +260,14 @@ fn enlist(reach: Arc<Reach>) -> u16 {
 }
 
 /// A future whose panics become its outcome.
-struct Caught<T>(Pin<Box<dyn Future<Output = T>>>);
+struct Caught<F>(F);
 
-impl<T> Future for Caught<T> {
-    type Output = Result<T, Box<dyn Any + Send>>;
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))) {
+impl<F: Future> Future for Caught<F> {
+    type Output = Result<F::Output, Box<dyn Any + Send>>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: the field is pinned with its owner: it is never moved out and has no other access.
+        let inner = unsafe { self.map_unchecked_mut(|caught| &mut caught.0) };
+        match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
             Err(panic) => Poll::Ready(Err(panic)),
