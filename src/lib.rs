@@ -1,2 +1,9 @@
 //! A Redis and Valkey client on io_uring, one thread per core.
 #![forbid(unsafe_code)]
+
+pub mod client;
+pub mod command;
+mod error;
+pub mod resp;
+
+pub use error::Error;
