@@ -1,11 +1,13 @@
 //! Pinned cores, each with its own ring, buffers and timers. Knows no protocol.
-#![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod caps;
 pub mod cpu;
 pub mod kernel;
 pub mod mailbox;
 pub mod op;
 pub mod park;
 mod quota;
+pub mod ring;
+pub mod socket;
 pub mod time;
 pub mod timer;
