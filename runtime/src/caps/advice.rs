@@ -75,13 +75,14 @@ fn ring(refusal: &Refusal) -> Advice {
              type Localhost."
         }
         Cause::Sysctl(_) => "Run: sysctl -w kernel.io_uring_disabled=0",
+        Cause::Descriptors(_) => NOFILE_CHANGE,
         Cause::LockedMemory(_) => MEMLOCK_CHANGE,
         Cause::Absent | Cause::TooOld => "Use Linux 6.1 or later (6.12 for incremental buffers).",
         _ => "Remove that cause, then run this again.",
     };
     advice(
         Topic::Ring,
-        format!("io_uring cannot be used: {refusal}."),
+        format!("io_uring cannot be used: {}.", refusal.finding()),
         "The epoll rung serves instead: all features, but each receive and each send is a system \
          call of its own.",
         change.to_owned(),
@@ -118,15 +119,16 @@ fn memlock(machine: &Machine) -> Option<Advice> {
     ))
 }
 
+const NOFILE_CHANGE: &str = "Raise it: systemd: LimitNOFILE=65536; Docker: --ulimit nofile=65536; \
+                             a shell: ulimit -n 65536.";
+
 fn nofile(machine: &Machine) -> Option<Advice> {
     let limit = machine.nofile.soft.filter(|&limit| limit < NOFILE_WANTED)?;
     Some(advice(
         Topic::Nofile,
         format!("The limit of open descriptors (RLIMIT_NOFILE) is {limit}."),
         "Each connection takes one, each core three or four; beyond it connecting fails.",
-        "Raise it: systemd: LimitNOFILE=65536; Docker: --ulimit nofile=65536; a shell: \
-         ulimit -n 65536."
-            .to_owned(),
+        NOFILE_CHANGE.to_owned(),
     ))
 }
 

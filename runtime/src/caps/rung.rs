@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::machine::{Machine, Seccomp, bytes};
 use super::trial::{self, Fault, What};
@@ -56,12 +57,14 @@ pub struct Choice {
     pub rung: Rung,
     /// One line for the log.
     pub why: String,
+    /// Why the next better rung cannot be used; `None` for the best one and for a forced one.
+    pub refused: Option<Refusal>,
 }
 
 impl Choice {
-    /// Whether a ring could not be had although none forbade it: worth one warning with [`Choice::why`].
+    /// Whether epoll serves because io_uring cannot be had: worth one warning with [`Choice::why`].
     pub fn falls_back(&self) -> bool {
-        self.rung == Rung::Epoll && self.why.contains("io_uring")
+        self.rung == Rung::Epoll && self.refused.is_some()
     }
 }
 
@@ -146,42 +149,55 @@ fn cause(error: &io::Error, machine: &Machine) -> Cause {
     }
 }
 
+impl Cause {
+    /// What to change, where the cause tells.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Cause::Absent => Some("use Linux 6.1 or later"),
+            Cause::Filter => Some(
+                "allow io_uring_setup, io_uring_enter and io_uring_register in the container's \
+                 seccomp profile",
+            ),
+            Cause::Sysctl(_) => Some(
+                "set it to 0 (sysctl -w kernel.io_uring_disabled=0), or set it to 1 and put this \
+                 user's group into kernel.io_uring_group",
+            ),
+            Cause::Forbidden => Some("look at the rules of the security module"),
+            Cause::LockedMemory(_) => {
+                Some("raise it (ulimit -l, LimitMEMLOCK=, --ulimit memlock=)")
+            }
+            Cause::Descriptors(_) => Some("raise it (ulimit -n, LimitNOFILE=, --ulimit nofile=)"),
+            Cause::SystemDescriptors => Some("raise the sysctl fs.file-max"),
+            Cause::TooOld => Some("use a newer kernel: 6.1 for u1, 6.12 for u2"),
+            Cause::Contradiction => Some("drop one of the two"),
+            Cause::Memory | Cause::Wrong(_) | Cause::Other(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Cause {
-    /// The cause and what to change, in words.
+    /// The cause in words, without the remedy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Absent => f.write_str("this kernel has no io_uring; use Linux 6.1 or later"),
-            Cause::Filter => f.write_str(
-                "a seccomp filter forbids it; allow io_uring_setup, io_uring_enter and \
-                 io_uring_register in the container's seccomp profile",
-            ),
-            Cause::Sysctl(level) => write!(
-                f,
-                "the sysctl kernel.io_uring_disabled is {level}; set it to 0, or at 1 put this \
-                 user's group into kernel.io_uring_group"
-            ),
+            Cause::Absent => f.write_str("this kernel has no io_uring"),
+            Cause::Filter => f.write_str("a seccomp filter forbids it"),
+            Cause::Sysctl(level) => {
+                write!(f, "the sysctl kernel.io_uring_disabled is {level}")
+            }
             Cause::Forbidden => f.write_str(
-                "neither the sysctl nor a seccomp filter explains it; look at the rules of the \
+                "something forbids it that is neither the sysctl nor a seccomp filter, perhaps a \
                  security module (SELinux, AppArmor)",
             ),
-            Cause::LockedMemory(limit) => write!(
-                f,
-                "the locked memory limit (RLIMIT_MEMLOCK) of {} is used up; raise it (ulimit -l, \
-                 LimitMEMLOCK=, --ulimit memlock=)",
-                bytes(*limit)
-            ),
+            Cause::LockedMemory(limit) => {
+                let limit = bytes(*limit);
+                write!(f, "the locked memory limit (RLIMIT_MEMLOCK) of {limit} is used up")
+            }
             Cause::Memory => f.write_str("the machine or its control group is out of memory"),
             Cause::Descriptors(limit) => {
                 let limit = limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
-                write!(
-                    f,
-                    "the limit of open descriptors (RLIMIT_NOFILE) of {limit} is used up; raise \
-                     it (ulimit -n, LimitNOFILE=)"
-                )
+                write!(f, "the limit of open descriptors (RLIMIT_NOFILE) of {limit} is used up")
             }
-            Cause::SystemDescriptors => {
-                f.write_str("the machine is out of descriptors; raise the sysctl fs.file-max")
-            }
+            Cause::SystemDescriptors => f.write_str("the machine is out of descriptors"),
             Cause::TooOld => f.write_str("this kernel does not know what the rung needs"),
             Cause::Wrong(what) | Cause::Other(what) => f.write_str(what),
             Cause::Contradiction => f.write_str("epoll is forced, yet io_uring is required"),
@@ -204,20 +220,29 @@ fn name(errno: i32) -> String {
     }
 }
 
+impl Refusal {
+    /// What failed and why, without the remedy.
+    pub(super) fn finding(&self) -> String {
+        match self.errno {
+            Some(errno) => format!("{} failed with {}: {}", self.step, name(errno), self.cause),
+            None => format!("{}: {}", self.step, self.cause),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     /// One line: the call, its error, the cause and what to change.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.errno {
-            Some(errno) => write!(f, "{} failed with {}: {}", self.step, name(errno), self.cause),
-            None => write!(f, "{}: {}", self.step, self.cause),
-        }
+        f.write_str(&self.finding())?;
+        self.cause.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
 impl std::error::Error for Refusal {}
 
 /// Tries what `rung` needs on a tiny scale: for a ring, two receives through a multishot into a buffer
-/// group and the end of the stream. Takes well under a millisecond where it works.
+/// group and the end of the stream. Takes well under a millisecond where it works; blocks for up to 40 ms
+/// where locked memory is short, in case it is only late in coming back.
 ///
 /// # Errors
 /// [`Refusal`] names the cause and what to change.
@@ -229,12 +254,25 @@ pub(super) fn try_on(rung: Rung, machine: &Machine) -> Result<(), Refusal> {
     try_rung(rung).map_err(|fault| Refusal::explain(rung, fault, machine))
 }
 
+/// How often a trial that ran out of locked memory is made again, and how long it waits before: the
+/// system gives back the memory of a ring some milliseconds after it was closed, and the ring just
+/// closed may be the one of the trial before.
+const AGAIN_AFTER: [Duration; 3] =
+    [Duration::from_millis(2), Duration::from_millis(10), Duration::from_millis(25)];
+
 fn try_rung(rung: Rung) -> Result<(), Fault> {
-    match rung {
+    let once = || match rung {
         Rung::U2 => trial::ring_works(true),
         Rung::U1 => trial::ring_works(false),
         Rung::Epoll => trial::epoll_works(),
+    };
+    for pause in AGAIN_AFTER {
+        match once() {
+            Err(fault) if fault.out_of_memory() => std::thread::sleep(pause),
+            end => return end,
+        }
     }
+    once()
 }
 
 /// Chooses the best rung that works, or tests the one that is `forced`. With `require_uring`, epoll is
@@ -265,20 +303,23 @@ pub(super) fn pick(
             let (step, cause) = ("choice of a rung", Cause::Contradiction);
             return Err(Refusal { rung, step, errno: None, cause });
         }
-        return test(rung).map(|()| Choice { rung, why: "forced".to_owned() });
+        test(rung)?;
+        return Ok(Choice { rung, why: "forced".to_owned(), refused: None });
     }
     let Err(no_u2) = test(Rung::U2) else {
-        return Ok(Choice { rung: Rung::U2, why: "incremental buffer groups work".to_owned() });
+        let why = "incremental buffer groups work".to_owned();
+        return Ok(Choice { rung: Rung::U2, why, refused: None });
     };
     let Err(no_u1) = test(Rung::U1) else {
         let why = format!("buffer groups work; no incremental ones: {no_u2}");
-        return Ok(Choice { rung: Rung::U1, why });
+        return Ok(Choice { rung: Rung::U1, why, refused: Some(no_u2) });
     };
     if require_uring {
         return Err(no_u1);
     }
     test(Rung::Epoll)?;
-    Ok(Choice { rung: Rung::Epoll, why: format!("io_uring cannot be used: {no_u1}") })
+    let why = format!("io_uring cannot be used: {no_u1}");
+    Ok(Choice { rung: Rung::Epoll, why, refused: Some(no_u1) })
 }
 
 #[cfg(test)]

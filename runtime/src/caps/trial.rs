@@ -26,6 +26,12 @@ pub(super) enum What {
     Wrong(String),
 }
 
+impl Fault {
+    pub(super) fn out_of_memory(&self) -> bool {
+        matches!(&self.what, What::System(error) if error.raw_os_error() == Some(libc::ENOMEM))
+    }
+}
+
 fn system(step: &'static str) -> impl FnOnce(io::Error) -> Fault {
     move |error| Fault { step, what: What::System(error) }
 }
