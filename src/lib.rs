@@ -7,9 +7,18 @@ pub mod config;
 mod connection;
 pub mod engine;
 mod error;
+mod placement;
 pub mod resp;
 mod route;
 pub mod topology;
 
+pub use client::{Cores, Door, LocalClient, LocalContext};
 pub use config::{Endpoint, Options};
 pub use error::{Error, ErrorKind, Fate};
+pub use hedgerow_runtime as runtime;
+
+/// The traits whose methods are the commands.
+pub mod prelude {
+    pub use crate::client::Door;
+    pub use crate::command::*;
+}
