@@ -189,13 +189,15 @@ impl Epoll {
         })
     }
 
-    /// Starts everything queued; returns how many completions of sends that gave.
+    /// Starts everything queued; returns how many sends went out whole. Those end no wait: what
+    /// comes next is the reply. One that came short or failed does, for the rest of a command must
+    /// go out before there can be a reply.
     fn submit(&mut self, out: &mut Vec<Completion>) -> usize {
         let mut sends = 0;
         let mut queued = std::mem::take(&mut self.queued);
         for (token, op) in queued.drain(..) {
-            if let Some(result) = send(&op) {
-                sends += 1;
+            if let Some((result, whole)) = send(&op) {
+                sends += usize::from(whole);
                 out.push(Completion::plain(token, result));
             } else if let Err(errno) = self.start(token, op, out) {
                 out.push(Completion::plain(token, -errno));
@@ -701,21 +703,33 @@ fn file_mut(files: &mut [Option<Box<File>>], fd: RawFd) -> Option<&mut File> {
     files.get_mut(usize::try_from(fd).ok()?)?.as_deref_mut()
 }
 
-/// Carries out `op` if it is a send; its result, or `None` for another op.
-fn send(op: &Op) -> Option<i32> {
+/// Carries out `op` if it is a send; its result and whether all of it went out.
+fn send(op: &Op) -> Option<(i32, bool)> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let sent = match *op {
+    let (sent, asked) = match *op {
         Op::Send { fd, ptr, len } => {
+            let len = len as usize;
             // SAFETY: whoever queued the op keeps `ptr..ptr + len` readable until its completion.
-            answer(|| unsafe { libc::send(fd, ptr.cast(), len as usize, flags) })
+            (answer(|| unsafe { libc::send(fd, ptr.cast(), len, flags) }), len)
         }
         Op::SendMsg { fd, msg } => {
             // SAFETY: whoever queued the op keeps the header and all it names valid until then.
-            answer(|| unsafe { libc::sendmsg(fd, msg, flags) })
+            (answer(|| unsafe { libc::sendmsg(fd, msg, flags) }), unsafe { gathered(msg) })
         }
         _ => return None,
     };
-    Some(sent.map_or_else(|errno| -errno, |bytes| bytes as i32))
+    Some((sent.map_or_else(|errno| -errno, |bytes| bytes as i32), sent == Ok(asked)))
+}
+
+/// How many bytes a message names.
+///
+/// # Safety
+/// `msg` and its `iovec`s are valid for reading.
+unsafe fn gathered(msg: *const libc::msghdr) -> usize {
+    // SAFETY: as the caller promises; no reference to what the parts name is made.
+    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
+    // SAFETY: `at` stays below the number of parts.
+    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
 }
 
 /// `recv(2)` without blocking. The caller vouches that `ptr..ptr + len` may be written.
