@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
 use crate::op::{Completion, GroupId, Op, Token};
+use crate::socket::{close_now, new_socket};
 use crate::time::Instant;
 
 /// Bytes after which a socket waits for the next `enter`, so that one that always has more delays
@@ -595,13 +596,21 @@ impl Kernel for Epoll {
     }
 
     fn socket(&mut self, address: Address<'_>) -> io::Result<RawFd> {
-        let fd = stream_socket(address)?;
+        let fd = new_socket(address)?;
         let at = fd as usize;
         if at >= self.files.len() {
             self.files.resize_with(at + 1, || None);
         }
         self.files[at] = Some(Box::new(File { ours: true, ..File::default() }));
         Ok(fd)
+    }
+
+    fn close_now(&mut self, fd: RawFd) {
+        // The number may come back as another descriptor: what was known of this one goes.
+        if let Some(file) = usize::try_from(fd).ok().and_then(|at| self.files.get_mut(at)) {
+            *file = None;
+        }
+        close_now(fd);
     }
 
     unsafe fn queue(&mut self, token: Token, op: Op) {
@@ -760,29 +769,6 @@ fn socket_error(fd: RawFd) -> i32 {
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, &mut len)
     };
     if done == 0 { error } else { errno() }
-}
-
-/// A non-blocking, close-on-exec stream socket for `address`, with `TCP_NODELAY` on TCP.
-fn stream_socket(address: Address<'_>) -> io::Result<RawFd> {
-    let family = match address {
-        Address::Tcp(std::net::SocketAddr::V4(_)) => libc::AF_INET,
-        Address::Tcp(std::net::SocketAddr::V6(_)) => libc::AF_INET6,
-        Address::Unix(_) => libc::AF_UNIX,
-    };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no pointers; the result is checked by `owned`.
-    let socket = owned(unsafe { libc::socket(family, kind, 0) })?;
-    if family != libc::AF_UNIX {
-        let on: libc::c_int = 1;
-        let len = size_of::<libc::c_int>() as libc::socklen_t;
-        let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
-        let fd = socket.as_raw_fd();
-        // SAFETY: `on` is readable for `len` bytes.
-        if unsafe { libc::setsockopt(fd, level, name, (&raw const on).cast(), len) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(std::os::fd::IntoRawFd::into_raw_fd(socket))
 }
 
 fn control(set: &OwnedFd, what: i32, fd: RawFd, events: u32, key: u64) -> io::Result<()> {

@@ -1,12 +1,12 @@
 //! Pinned cores, each with its own ring, buffers and timers. Knows no protocol.
 
-pub mod epoll;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("a task's waker is one 64-bit word: this crate needs a 64-bit target");
 
 pub mod buffer;
 pub mod core;
 pub mod cpu;
+pub mod epoll;
 pub mod io;
 pub mod kernel;
 pub mod mailbox;

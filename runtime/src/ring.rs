@@ -132,9 +132,8 @@ impl Ring {
         let queued = self.ring.submission().len() as u32;
         self.enters += 1;
         // SAFETY: no argument is passed; all queued entries are valid by `push`.
-        let done = unsafe {
-            self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None)
-        };
+        let done =
+            unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         if done.is_err() {
             // EBUSY: the completion queue overflowed. Room there is what the kernel waits for.
             let mut taken = std::mem::take(&mut self.backlog);
@@ -146,9 +145,8 @@ impl Ring {
     fn listen_to_bell(&mut self) {
         let Some(count) = self.bell_count.as_mut() else { return };
         let to = (&raw mut **count).cast::<u8>();
-        let entry = opcode::Read::new(Fd(self.bell.fd.as_raw_fd()), to, 8)
-            .build()
-            .user_data(BELL.0);
+        let entry =
+            opcode::Read::new(Fd(self.bell.fd.as_raw_fd()), to, 8).build().user_data(BELL.0);
         self.push(&entry);
     }
 
