@@ -16,6 +16,7 @@ mod quota;
 mod recv;
 pub mod ring;
 mod send;
+pub mod sim;
 pub mod socket;
 mod task;
 pub mod time;
