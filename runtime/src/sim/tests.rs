@@ -460,7 +460,7 @@ fn violations_are_seen() {
     client.post(0);
     expect(&mut client, "posted already");
     client.queue(CANCEL, Op::Cancel { target: Token::new(99, 9, 9) });
-    expect(&mut client, "never queued");
+    expect(&mut client, "whose cell never queued");
     client.queue(POLL, Op::PollOut { fd: 3 });
     expect(&mut client, "closed descriptor 3");
     client.sim.shutdown(4);
