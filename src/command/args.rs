@@ -1,4 +1,5 @@
 //! The arguments of a command, written as RESP while they are given.
+use super::put::Put;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -251,6 +252,18 @@ impl Args {
     /// Pairs, flattened.
     pub(crate) fn pairs(&mut self, pairs: &(impl ToPairs + ?Sized)) {
         pairs.write_pairs(self);
+    }
+
+    /// Their number, then the pairs, flattened.
+    pub(crate) fn counted_pairs(&mut self, pairs: &(impl ToPairs + ?Sized)) {
+        self.uint(pairs.pair_count() as u64);
+        pairs.write_pairs(self);
+    }
+
+    /// Options.
+    #[inline]
+    pub(crate) fn put(&mut self, options: &impl Put) {
+        options.put(self);
     }
 
     /// A keyword.
