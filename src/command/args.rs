@@ -105,12 +105,17 @@ impl Args {
     /// Adds a float argument: the shortest text that reads back as the same value, `inf`, `-inf`
     /// or `nan` (which servers refuse).
     pub fn float(&mut self, value: f64) {
-        self.display_float(value, format_args!("{value:?}"));
+        self.display_float("", value, format_args!("{value:?}"));
+    }
+
+    /// As [`Args::float`], after a prefix.
+    pub(crate) fn prefixed_float(&mut self, prefix: &str, value: f64) {
+        self.display_float(prefix, value, format_args!("{value:?}"));
     }
 
     /// As [`Args::float`], with no more digits than an `f32` has.
     pub fn float32(&mut self, value: f32) {
-        self.display_float(f64::from(value), format_args!("{value:?}"));
+        self.display_float("", f64::from(value), format_args!("{value:?}"));
     }
 
     /// Adds an argument from its `Display` form.
@@ -126,12 +131,11 @@ impl Args {
         self.count
     }
 
-    fn display_float(&mut self, value: f64, debug: std::fmt::Arguments<'_>) {
-        if value.is_nan() {
-            return self.bulk(b"nan");
-        }
+    fn display_float(&mut self, prefix: &str, value: f64, debug: std::fmt::Arguments<'_>) {
         let mut text = Short::EMPTY;
-        let _ = text.write_fmt(debug);
+        let debug = if value.is_nan() { format_args!("nan") } else { debug };
+        // `Short` takes any length.
+        let _ = text.write_fmt(format_args!("{prefix}{debug}"));
         let text = text.as_bytes();
         self.bulk(text.strip_suffix(b".0").unwrap_or(text));
     }
@@ -165,7 +169,7 @@ impl Args {
         }
         match &mut self.text {
             Text::Heap(text) => text,
-            Text::Inline { .. } => unreachable!("it was moved to the heap just above"),
+            Text::Inline { .. } => unreachable!("the text was moved to the heap just above"),
         }
     }
 

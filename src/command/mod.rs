@@ -17,7 +17,7 @@ pub mod lists;
 mod macros;
 mod put;
 mod ranges;
-mod raw;
+pub mod raw;
 mod refuse;
 pub mod retry;
 pub mod server;

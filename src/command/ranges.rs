@@ -38,7 +38,7 @@ impl ToArg for ScoreBound {
         match *self {
             ScoreBound::Min => args.bulk(b"-inf"),
             ScoreBound::Inclusive(score) => args.float(score),
-            ScoreBound::Exclusive(score) => args.display(format_args!("({score:?}")),
+            ScoreBound::Exclusive(score) => args.prefixed_float("(", score),
             ScoreBound::Max => args.bulk(b"+inf"),
         }
     }
