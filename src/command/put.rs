@@ -23,7 +23,10 @@ impl<T: Put + ?Sized> Put for &T {
 
 /// Options that are one keyword each: `Name { /// doc Variant = "WORD", .. }`.
 macro_rules! keywords {
-    ($($(#[$doc:meta])* enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* })*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }
+    )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name {
