@@ -11,11 +11,11 @@ pub use error::Error;
 /// The typed commands as methods: `use hedgerow::prelude::*`.
 pub mod prelude {
     pub use crate::client::door::Door;
+    pub use crate::command::RawCommands;
     pub use crate::command::connection::ConnectionCommands;
     pub use crate::command::hashes::HashCommands;
     pub use crate::command::keys::KeyCommands;
     pub use crate::command::lists::ListCommands;
-    pub use crate::command::raw::RawCommands;
     pub use crate::command::server::ServerCommands;
     pub use crate::command::sets::SetCommands;
     pub use crate::command::sorted_sets::SortedSetCommands;

@@ -680,3 +680,84 @@ impl<T: ToPairs + ?Sized> ToPairs for &T {
         (**self).pair_count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, Refused, raw, strings::get};
+    use super::*;
+
+    fn one(arg: impl ToArg) -> String {
+        let command = raw("X").arg(arg).build::<()>();
+        let text = String::from_utf8_lossy(command.bytes()).into_owned();
+        let rest = text.strip_prefix("*2\r\n$1\r\nX\r\n$").expect("one argument");
+        let (len, rest) = rest.split_once("\r\n").expect("a length");
+        let arg = rest.strip_suffix("\r\n").expect("an end");
+        assert_eq!(len, arg.len().to_string());
+        arg.to_owned()
+    }
+
+    /// Fails if a number is not written in full, or a float not as its shortest text.
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        assert_eq!(one(0u8), "0");
+        assert_eq!(one(i64::MIN), "-9223372036854775808");
+        assert_eq!(one(u64::MAX), "18446744073709551615");
+        assert_eq!(one(i128::MIN), i128::MIN.to_string());
+        assert_eq!(one(u128::MAX), u128::MAX.to_string());
+        assert_eq!(one(1.0), "1");
+        assert_eq!(one(0.1f32), "0.1");
+        assert_eq!(one(-2.5e-300), "-2.5e-300");
+        assert_eq!(one(f64::NEG_INFINITY), "-inf");
+        assert_eq!(one(f64::NAN), "nan");
+        assert_eq!(one('é'), "é");
+    }
+
+    /// Fails if some kind of text or bytes is not sent as it is, as one argument.
+    #[test]
+    fn text_and_bytes_are_sent_as_they_are() {
+        assert_eq!(one("a b"), "a b");
+        assert_eq!(one(String::from("s")), "s");
+        let borrowed = &"r";
+        assert_eq!(one(borrowed), "r");
+        assert_eq!(one(b"four"), "four");
+        assert_eq!(one(vec![b'v'; 3]), "vvv");
+        assert_eq!(one(Bytes::from_static(b"x\r\ny")), "x\r\ny");
+        assert_eq!(one(""), "");
+        assert_eq!(raw("X").args(vec![b'v'; 3]).build::<()>().arg_count(), 2);
+        assert_eq!(raw("X").args(["v"; 3]).build::<()>().arg_count(), 4);
+    }
+
+    /// Fails if a command changes where it moves to the heap, or where its count gets more digits.
+    #[test]
+    fn every_length_and_count_has_the_same_form() {
+        for len in 0..300 {
+            let key = "k".repeat(len);
+            let plain = format!("*2\r\n$3\r\nGET\r\n${len}\r\n{key}\r\n");
+            let command = get::<()>(&key);
+            assert_eq!(command.bytes(), plain.as_bytes(), "{len} bytes");
+            assert_eq!(command.into_bytes(), plain.as_bytes(), "{len} bytes");
+        }
+        for count in 0..1_200 {
+            for arg in ["", "abc"] {
+                let command = raw("X").args(vec![arg; count]).build::<()>();
+                let words = format!("${}\r\n{arg}\r\n", arg.len()).repeat(count);
+                let plain = format!("*{}\r\n$1\r\nX\r\n{words}", count + 1);
+                assert_eq!(command.bytes(), plain.as_bytes(), "{count} arguments");
+            }
+        }
+    }
+
+    /// Fails if an argument that makes servers close the connection is sent, or its bytes are held.
+    #[test]
+    fn an_argument_beyond_the_servers_limit_is_refused() {
+        let command = get::<()>(vec![0; ARG_BYTES_MAX + 1]);
+        assert_eq!(command.check(true), Err(Refused::Oversize));
+        assert!(command.bytes().len() < 100);
+    }
+
+    /// Fails if a command grows: it is moved several times on its way.
+    #[test]
+    fn a_command_is_two_cache_lines() {
+        assert_eq!(size_of::<Command<()>>(), 128);
+    }
+}

@@ -48,8 +48,14 @@ impl Put for CopyOptions {
 pub struct RestoreOptions {
     replace: bool,
     absolute: bool,
-    idle_seconds: Option<u64>,
-    frequency: Option<u8>,
+    history: Option<History>,
+}
+
+/// What the server's eviction policy is told of a restored key: it takes one of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum History {
+    IdleSeconds(u64),
+    Frequency(u8),
 }
 
 impl RestoreOptions {
@@ -70,15 +76,17 @@ impl RestoreOptions {
         self
     }
 
-    /// How long the key counts as unused, in seconds (`IDLETIME`, servers from 5.0).
+    /// How long the key counts as unused, in seconds (`IDLETIME`, servers from 5.0). Takes the
+    /// place of [`RestoreOptions::freq`].
     pub fn idletime(mut self, seconds: u64) -> RestoreOptions {
-        self.idle_seconds = Some(seconds);
+        self.history = Some(History::IdleSeconds(seconds));
         self
     }
 
-    /// The key's access frequency counter, 0 to 255 (`FREQ`, servers from 5.0).
+    /// The key's access frequency counter, 0 to 255 (`FREQ`, servers from 5.0). Takes the
+    /// place of [`RestoreOptions::idletime`].
     pub fn freq(mut self, frequency: u8) -> RestoreOptions {
-        self.frequency = Some(frequency);
+        self.history = Some(History::Frequency(frequency));
         self
     }
 }
@@ -91,13 +99,16 @@ impl Put for RestoreOptions {
         if self.absolute {
             args.word("ABSTTL");
         }
-        if let Some(seconds) = self.idle_seconds {
-            args.word("IDLETIME");
-            args.uint(seconds);
-        }
-        if let Some(frequency) = self.frequency {
-            args.word("FREQ");
-            args.uint(u64::from(frequency));
+        match self.history {
+            Some(History::IdleSeconds(seconds)) => {
+                args.word("IDLETIME");
+                args.uint(seconds);
+            }
+            Some(History::Frequency(frequency)) => {
+                args.word("FREQ");
+                args.uint(u64::from(frequency));
+            }
+            None => {}
         }
     }
 }

@@ -17,7 +17,7 @@ pub mod lists;
 mod macros;
 mod put;
 mod ranges;
-pub mod raw;
+mod raw;
 mod refuse;
 pub mod retry;
 pub mod server;
@@ -32,7 +32,7 @@ pub use args::{ARG_BYTES_MAX, Args, INLINE_BYTES, ToArg, ToArgs, ToPairs};
 pub use block::Block;
 pub use flags::Flags;
 pub use key_positions::Keys;
-pub use raw::{Raw, raw};
+pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
 
 use args::Head;

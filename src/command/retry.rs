@@ -129,3 +129,80 @@ fn zadd(mut options: Options<'_>) -> Category {
     }
     category
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Category::{self, *};
+    use crate::command::raw;
+
+    const CASES: &[(&str, Category)] = &[
+        ("PING", Always),
+        ("SUBSCRIBE c", Connection),
+        ("GET k", ReadOnly),
+        ("CONFIG GET a", ReadOnly),
+        ("CONFIG SET a b", ServerAdmin),
+        ("SET k v", WriteLastWins),
+        ("SET k v EX 5", WriteLastWins),
+        ("set k v nx", WriteChecked),
+        ("SET k v EX 5 XX", WriteChecked),
+        ("SET k v IFEQ GET", WriteChecked),
+        ("SET k v NX GET", WriteAccumulating),
+        ("SET NX NX", WriteLastWins),
+        ("SETNX k v", WriteChecked),
+        ("DEL k", WriteLastWins),
+        ("EXPIRE k 5", WriteLastWins),
+        ("EXPIRE k 5 GT", WriteChecked),
+        ("HEXPIRE k 5 FIELDS 1 NX", WriteLastWins),
+        ("HEXPIRE k 5 NX FIELDS 1 f", WriteChecked),
+        ("HSETEX k EX 5 FIELDS 1 NX v", WriteLastWins),
+        ("HSETEX k FNX FIELDS 1 f v", WriteChecked),
+        ("MSETEX 2 NX XX a b EX 5", WriteLastWins),
+        ("MSETEX 1 a b NX", WriteChecked),
+        ("MSETEX 99999999999999999999 a b NX", WriteChecked),
+        ("ZADD k 1 NX", WriteLastWins),
+        ("ZADD k GT CH 1 m", WriteChecked),
+        ("ZADD k XX INCR 1 m", WriteAccumulating),
+        ("COPY a b", WriteChecked),
+        ("COPY a b REPLACE", WriteLastWins),
+        ("RESTORE k 0 REPLACE", WriteChecked),
+        ("RESTORE k 0 x REPLACE", WriteLastWins),
+        ("BITFIELD k SET u8 0 1", WriteLastWins),
+        ("BITFIELD k INCRBY u8 0 1", WriteAccumulating),
+        ("INCR k", WriteAccumulating),
+        ("LPOP k", WriteAccumulating),
+        ("EVAL s 0", Never),
+        ("EVAL_RO s 0", Never),
+        ("MULTI", Never),
+        ("NONESUCH k", Never),
+        ("CLIENT NONESUCH", Never),
+        ("SET", WriteLastWins),
+    ];
+
+    /// Fails if a command, or one of its arguments, gets another category.
+    #[test]
+    fn the_arguments_decide_the_category() {
+        for (words, category) in CASES {
+            let mut words = words.split(' ');
+            let name = words.next().unwrap_or_default();
+            let command = raw(name).args(words.collect::<Vec<_>>()).build::<()>();
+            assert_eq!(command.category(), *category, "{command:?}");
+            assert_eq!(command.with_category(Always).category(), Always);
+        }
+    }
+
+    /// Fails if the order from harmless to forbidden changes.
+    #[test]
+    fn categories_have_an_order() {
+        let order = [
+            Always,
+            Connection,
+            ReadOnly,
+            WriteChecked,
+            WriteLastWins,
+            WriteAccumulating,
+            ServerAdmin,
+            Never,
+        ];
+        assert!(order.is_sorted());
+    }
+}

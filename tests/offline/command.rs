@@ -133,9 +133,9 @@ fn keys(c: &Recorder) {
     c.is(c.rename("a", "b"), "RENAME a b");
     c.is(c.renamenx("a", "b"), "RENAMENX a b");
     c.is(c.restore("k", 0, "x"), "RESTORE k 0 x");
-    let how = RestoreOptions::new().replace().absttl().idletime(5).freq(255);
-    let words = "RESTORE k 9 x REPLACE ABSTTL IDLETIME 5 FREQ 255";
-    c.is(c.restore_with("k", 9, "x", how), words);
+    let how = RestoreOptions::new().replace().absttl().idletime(5);
+    c.is(c.restore_with("k", 9, "x", how), "RESTORE k 9 x REPLACE ABSTTL IDLETIME 5");
+    c.is(c.restore_with("k", 9, "x", how.freq(255)), "RESTORE k 9 x REPLACE ABSTTL FREQ 255");
     c.is(c.touch(["a"]), "TOUCH a");
     c.is(c.ttl("k"), "TTL k");
     c.is(c.key_type("k"), "TYPE k");
@@ -182,7 +182,8 @@ fn hashes(c: &Recorder) {
     c.is(c.hrandfield_count("k", -2), "HRANDFIELD k -2");
     c.is(c.hrandfield_withvalues("k", 2), "HRANDFIELD k 2 WITHVALUES");
     c.is(c.hset("k", ("f", "v")), "HSET k f v");
-    c.is(c.hset("k", &vec![("f", 1), ("g", 2)]), "HSET k f 1 g 2");
+    let pairs = vec![("f", 1), ("g", 2)];
+    c.is(c.hset("k", &pairs), "HSET k f 1 g 2");
     let how = HsetexOptions::new().nx().fnx().px(5);
     c.is(c.hsetex("k", how, [("f", 1)]), "HSETEX k NX FNX PX 5 FIELDS 1 f 1");
     let how = HsetexOptions::new().xx().fxx().keep_ttl();

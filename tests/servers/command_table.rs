@@ -173,7 +173,9 @@ fn same_keys(words: &[String], ask: &mut impl FnMut(&[&[u8]]) -> Value) {
     asked.extend(words.iter().map(String::as_bytes));
     let theirs = match ask(&asked) {
         Value::Error(line) if line.ends_with(b"no key arguments") => Vec::new(),
-        Value::Error(line) if line.starts_with(b"ERR Invalid arg") => return,
+        // Older servers do not look at a command of one word.
+        Value::Error(line) if line.starts_with(b"ERR wrong number") => Vec::new(),
+        Value::Error(line) if line.starts_with(b"ERR Invalid ") => return,
         keys => list(&keys).iter().map(text).collect(),
     };
     assert_eq!(ours, theirs, "keys of {words:?}");
