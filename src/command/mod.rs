@@ -6,14 +6,24 @@
 //! traits over [`Door`](crate::client::door::Door), one for each of the server's groups.
 pub(crate) mod args;
 mod block;
+pub mod connection;
+pub mod cursors;
+pub mod expiry;
 mod flags;
+pub mod hashes;
 mod key_positions;
 pub mod keys;
+pub mod lists;
 mod macros;
+mod put;
+mod ranges;
 mod raw;
 mod refuse;
 pub mod retry;
+pub mod server;
+pub mod sets;
 pub mod slot;
+pub mod sorted_sets;
 pub mod strings;
 pub mod table;
 mod words;
@@ -22,7 +32,7 @@ pub use args::{ARG_BYTES_MAX, Args, INLINE_BYTES, ToArg, ToArgs, ToPairs};
 pub use block::Block;
 pub use flags::Flags;
 pub use key_positions::Keys;
-pub use raw::{Raw, raw};
+pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
 
 use args::Head;
