@@ -1,0 +1,25 @@
+//! A RESP server in this process, for tests: a well-behaved one that can be told to misbehave.
+
+mod clock;
+mod commands;
+mod decimal;
+mod delay;
+mod event_loop;
+mod faults;
+mod inbox;
+mod keyspace;
+mod peer;
+mod reply;
+mod request;
+mod server;
+mod session;
+mod sorted_set;
+mod stats;
+mod stream;
+mod timer;
+
+pub use clock::ManualClock;
+pub use delay::Delay;
+pub use faults::{Admission, Close, Cut, Faults};
+pub use server::{Builder, Server};
+pub use stats::Stats;

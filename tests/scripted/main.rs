@@ -1,0 +1,3 @@
+//! Servers that misbehave, and the server that plays them.
+
+mod server;
