@@ -85,6 +85,19 @@ impl Database {
         self.entries.get_mut(key)
     }
 
+    /// The value of a key, put there first if there is none.
+    pub(super) fn value_or_insert(
+        &mut self,
+        key: &[u8],
+        now_ms: u64,
+        make: impl FnOnce() -> Value,
+    ) -> &mut Value {
+        // Drops the entry if it has expired.
+        self.get(key, now_ms);
+        let entry = self.entries.entry(key.to_vec());
+        &mut entry.or_insert_with(|| Entry { value: make(), expires_ms: None }).value
+    }
+
     /// Puts a value, in the place of whatever was there.
     pub(super) fn put(&mut self, key: &[u8], value: Value, expires_ms: Option<u64>) {
         self.may_expire |= expires_ms.is_some();

@@ -8,6 +8,7 @@ mod event_loop;
 mod faults;
 mod inbox;
 mod keyspace;
+mod pattern;
 mod peer;
 mod reply;
 mod request;

@@ -43,6 +43,11 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
+    /// The first `count` arguments.
+    pub(super) fn up_to(&self, count: usize) -> Self {
+        Self { bytes: self.bytes, ranges: self.ranges.get(..count).unwrap_or(self.ranges) }
+    }
+
     /// The arguments from `index` on.
     pub(super) fn from(&self, index: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let bytes = self.bytes;

@@ -1,6 +1,14 @@
 //! The commands that the server knows: one table, one file per group.
 
+mod client;
 mod connection;
+mod hashes;
+mod introspection;
+mod keys;
+mod lists;
+mod scan;
+mod sets;
+mod sorted_sets;
 mod strings;
 
 use std::collections::HashMap;
@@ -94,15 +102,35 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     /// Number of arguments with the name; negative: at least so many.
     arity: i32,
+    keys: Keys,
     run: fn(&mut Context<'_>, Args<'_>) -> Outcome,
 }
 
+/// Where the keys of a reading command are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keys {
+    None,
+    First,
+    All,
+}
+
+/// A command that reads keys, for tracking.
+const fn reads(
+    name: &'static str,
+    arity: i32,
+    keys: Keys,
+    run: fn(&mut Context<'_>, Args<'_>) -> Outcome,
+) -> Row {
+    Row { name, arity, keys, run }
+}
+
+/// Any other command.
 const fn row(
     name: &'static str,
     arity: i32,
     run: fn(&mut Context<'_>, Args<'_>) -> Outcome,
 ) -> Row {
-    Row { name, arity, run }
+    Row { name, arity, keys: Keys::None, run }
 }
 
 /// The command table of a server.
@@ -135,7 +163,17 @@ impl Table {
 /// No command of the table has a longer name.
 const NAME_MAX: usize = 32;
 
-const GROUPS: &[&[Row]] = &[connection::ROWS, strings::ROWS];
+const GROUPS: &[&[Row]] = &[
+    client::ROWS,
+    connection::ROWS,
+    hashes::ROWS,
+    introspection::ROWS,
+    keys::ROWS,
+    lists::ROWS,
+    sets::ROWS,
+    sorted_sets::ROWS,
+    strings::ROWS,
+];
 
 /// Data and description of one server.
 #[derive(Debug)]
@@ -186,13 +224,57 @@ impl Context<'_> {
     /// Puts a value, in the place of whatever was there.
     pub(super) fn put(&mut self, key: &[u8], value: Value, expires_ms: Option<u64>) {
         self.db().put(key, value, expires_ms);
+        self.touch(key);
     }
 
     /// Takes a key out.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let now_ms = self.now_ms;
-        self.db().remove(key, now_ms)
+        let entry = self.db().remove(key, now_ms);
+        if entry.is_some() {
+            self.touch(key);
+        }
+        entry
     }
+
+    /// Sets or clears the expiry of a key.
+    pub(super) fn expire(&mut self, key: &[u8], at_ms: Option<u64>) {
+        let now_ms = self.now_ms;
+        if self.db().expire(key, at_ms, now_ms) {
+            self.touch(key);
+        }
+    }
+
+    /// Runs `change` on the value of a key, made by `empty` if there is none. Leaves no hollow container behind.
+    fn change<T>(
+        &mut self,
+        key: &[u8],
+        empty: impl FnOnce() -> Value,
+        change: impl FnOnce(&mut Value) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let now_ms = self.now_ms;
+        let value = self.db().value_or_insert(key, now_ms, empty);
+        let outcome = change(value);
+        self.changed(key, outcome.is_ok());
+        outcome
+    }
+
+    /// Marks a key as changed, and removes it when its last member has gone.
+    fn changed(&mut self, key: &[u8], changed: bool) {
+        if changed {
+            self.touch(key);
+        }
+        let now_ms = self.now_ms;
+        if self.entry(key).is_some_and(|entry| entry.value.is_hollow()) {
+            self.db().remove(key, now_ms);
+        }
+    }
+
+    /// Tells those who track the key.
+    fn touch(&mut self, _key: &[u8]) {}
+
+    /// Tells all who track anything.
+    fn touch_all(&mut self) {}
 
     /// Runs one request and writes its reply.
     pub(super) fn run(&mut self, args: Args<'_>) {
@@ -272,4 +354,12 @@ pub(super) fn span(start: i64, stop: i64, length: usize) -> Option<std::ops::Ran
     let start = usize::try_from(from_end(start).max(0)).ok()?;
     let stop = usize::try_from(from_end(stop)).ok()?;
     (start <= stop && start < length).then(|| start..stop.saturating_add(1).min(length))
+}
+
+/// The reply of the SCAN family: the next cursor and what was found.
+fn scanned(context: &mut Context<'_>, next: usize, found: &[Bytes]) {
+    reply::array(context.out, 2);
+    reply::bulk(context.out, next.to_string().as_bytes());
+    reply::array(context.out, found.len());
+    found.iter().for_each(|element| reply::bulk(context.out, element));
 }

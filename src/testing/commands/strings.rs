@@ -1,8 +1,8 @@
 //! Strings.
 
 use super::{
-    Context, Failure, NOT_A_FLOAT, Outcome, Row, SYNTAX, Value, WRONG_TYPE, float, integer, is,
-    row, wrong_arity,
+    Context, Failure, Keys, NOT_A_FLOAT, Outcome, Row, SYNTAX, Value, WRONG_TYPE, float, integer,
+    is, reads, row, wrong_arity,
 };
 use crate::testing::decimal;
 use crate::testing::reply;
@@ -12,15 +12,15 @@ pub(super) const ROWS: &[Row] = &[
     row("append", 3, append),
     row("decr", 2, |context, args| add(context, args.at(1), -1)),
     row("decrby", 3, decrby),
-    row("get", 2, get),
+    reads("get", 2, Keys::First, get),
     row("getdel", 2, getdel),
     row("getex", -2, getex),
-    row("getrange", 4, getrange),
+    reads("getrange", 4, Keys::First, getrange),
     row("getset", 3, getset),
     row("incr", 2, |context, args| add(context, args.at(1), 1)),
     row("incrby", 3, incrby),
     row("incrbyfloat", 3, incrbyfloat),
-    row("mget", -2, mget),
+    reads("mget", -2, Keys::All, mget),
     row("mset", -3, mset),
     row("msetnx", -3, msetnx),
     row("psetex", 4, |context, args| setex(context, args, "psetex", Unit::Millis)),
@@ -28,8 +28,8 @@ pub(super) const ROWS: &[Row] = &[
     row("setex", 4, |context, args| setex(context, args, "setex", Unit::Seconds)),
     row("setnx", 3, setnx),
     row("setrange", 4, setrange),
-    row("strlen", 2, strlen),
-    row("substr", 4, getrange),
+    reads("strlen", 2, Keys::First, strlen),
+    reads("substr", 4, Keys::First, getrange),
 ];
 
 /// Longest string that APPEND and SETRANGE may make, in bytes.
@@ -87,15 +87,20 @@ fn text(context: &mut Context<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, Failur
     }
 }
 
-/// The text of a key, made empty if there is no such key.
-fn text_mut<'a>(context: &'a mut Context<'_>, key: &[u8]) -> Result<&'a mut Vec<u8>, Failure> {
-    if context.entry(key).is_none() {
-        context.put(key, Value::Text(Vec::new()), None);
-    }
-    match context.entry(key).map(|entry| &mut entry.value) {
-        Some(Value::Text(text)) => Ok(text),
-        _ => Err(WRONG_TYPE.into()),
-    }
+/// Runs `change` on the text of a key, made empty if there is none.
+fn change<T>(
+    context: &mut Context<'_>,
+    key: &[u8],
+    change: impl FnOnce(&mut Vec<u8>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    context.change(
+        key,
+        || Value::Text(Vec::new()),
+        |value| match value {
+            Value::Text(text) => change(text),
+            _ => Err(WRONG_TYPE.into()),
+        },
+    )
 }
 
 /// What SET was asked beside key and value.
@@ -210,6 +215,7 @@ fn put_text(context: &mut Context<'_>, key: &[u8], value: &[u8], expires_ms: Opt
         text.clear();
         text.extend_from_slice(value);
         entry.expires_ms = None;
+        context.touch(key);
         return;
     }
     context.put(key, Value::Text(value.to_vec()), expires_ms);
@@ -257,12 +263,11 @@ fn getex(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         None
     };
     get(context, args)?;
-    let now_ms = context.now_ms;
     match change {
-        Some(Expiry::At(at_ms)) => context.db().expire(args.at(1), Some(at_ms), now_ms),
-        Some(Expiry::Never) => context.db().expire(args.at(1), None, now_ms),
-        Some(Expiry::Keep) | None => false,
-    };
+        Some(Expiry::At(at_ms)) => context.expire(args.at(1), Some(at_ms)),
+        Some(Expiry::Never) => context.expire(args.at(1), None),
+        Some(Expiry::Keep) | None => {}
+    }
     Ok(())
 }
 
@@ -309,22 +314,29 @@ fn msetnx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn append(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let text = text_mut(context, args.at(1))?;
-    if text.len() + args.at(2).len() > TEXT_MAX {
+    let old = length(context, args.at(1))?;
+    if old.saturating_add(args.at(2).len()) > TEXT_MAX {
         return Err(TOO_LONG.into());
     }
-    text.extend_from_slice(args.at(2));
-    let length = text.len();
+    let length = change(context, args.at(1), |text| {
+        text.extend_from_slice(args.at(2));
+        Ok(text.len())
+    })?;
     reply::count(context.out, length);
     Ok(())
 }
 
+/// The length of the text of a key; 0 when there is no such key.
+fn length(context: &mut Context<'_>, key: &[u8]) -> Result<usize, Failure> {
+    match context.entry(key).map(|entry| &entry.value) {
+        Some(Value::Text(text)) => Ok(text.len()),
+        Some(_) => Err(WRONG_TYPE.into()),
+        None => Ok(0),
+    }
+}
+
 fn strlen(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let length = match context.entry(args.at(1)).map(|entry| &entry.value) {
-        Some(Value::Text(text)) => text.len(),
-        Some(_) => return Err(WRONG_TYPE.into()),
-        None => 0,
-    };
+    let length = length(context, args.at(1))?;
     reply::count(context.out, length);
     Ok(())
 }
@@ -341,23 +353,17 @@ fn decrby(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn add(context: &mut Context<'_>, key: &[u8], by: i64) -> Outcome {
-    let sum_of = |text: &[u8]| -> Result<i64, Failure> {
-        let sum = integer(text)?.checked_add(by);
-        sum.ok_or(Failure::Fixed("ERR increment or decrement would overflow"))
-    };
-    let sum = match context.entry(key).map(|entry| &mut entry.value) {
-        Some(Value::Text(text)) => {
-            let sum = sum_of(text)?;
-            text.clear();
-            text.extend_from_slice(sum.to_string().as_bytes());
-            sum
-        }
+    let old = match context.entry(key).map(|entry| &entry.value) {
+        Some(Value::Text(text)) => integer(text)?,
         Some(_) => return Err(WRONG_TYPE.into()),
-        None => {
-            context.put(key, Value::Text(by.to_string().into_bytes()), None);
-            by
-        }
+        None => 0,
     };
+    let sum = old.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
+    change(context, key, |text| {
+        text.clear();
+        text.extend_from_slice(sum.to_string().as_bytes());
+        Ok(())
+    })?;
     reply::int(context.out, sum);
     Ok(())
 }
@@ -369,9 +375,11 @@ fn incrbyfloat(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let old = old.as_deref().unwrap_or(b"0");
     float(old).map_err(|_| NOT_A_FLOAT)?;
     let sum = decimal::sum(old, by).ok_or("ERR increment would produce NaN or Infinity")?;
-    let text = text_mut(context, args.at(1))?;
-    text.clear();
-    text.extend_from_slice(sum.as_bytes());
+    change(context, args.at(1), |text| {
+        text.clear();
+        text.extend_from_slice(sum.as_bytes());
+        Ok(())
+    })?;
     reply::bulk(context.out, sum.as_bytes());
     Ok(())
 }
@@ -385,15 +393,16 @@ fn setrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if offset.saturating_add(piece.len()) > TEXT_MAX {
         return Err(TOO_LONG.into());
     }
-    let text = text_mut(context, args.at(1))?;
-    let end = offset + piece.len();
-    if text.len() < end {
-        text.resize(end, 0);
-    }
-    if let Some(place) = text.get_mut(offset..end) {
-        place.copy_from_slice(piece);
-    }
-    let length = text.len();
+    let length = change(context, args.at(1), |text| {
+        let end = offset + piece.len();
+        if text.len() < end {
+            text.resize(end, 0);
+        }
+        if let Some(place) = text.get_mut(offset..end) {
+            place.copy_from_slice(piece);
+        }
+        Ok(text.len())
+    })?;
     reply::count(context.out, length);
     Ok(())
 }
