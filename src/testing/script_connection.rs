@@ -237,10 +237,11 @@ impl Player {
     /// Reads and records what has arrived.
     fn read(&mut self) -> Result<(), Stop> {
         while self.reading && !self.ended {
-            match self.inbox.fill(&mut self.stream)? {
-                Filled::Some(_) | Filled::All(_) => self.parse(),
-                Filled::Nothing => return Ok(()),
-                Filled::End => {
+            match self.inbox.fill(&mut self.stream) {
+                Ok(Filled::Some(_) | Filled::All(_)) => self.parse(),
+                Ok(Filled::Nothing) => return Ok(()),
+                // A reset is an end too.
+                Ok(Filled::End) | Err(_) => {
                     self.ended = true;
                     self.log.ended(self.connection);
                 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
+use rustix::thread::{CpuSet, sched_setaffinity};
+
 use super::clock::{Clock, ManualClock};
 use super::commands::{Profile, State};
 use super::delay::Delay;
@@ -189,11 +191,10 @@ fn named(place: &str, error: &io::Error) -> io::Error {
 
 /// The thread: pins itself, reports, serves.
 fn run(event_loop: EventLoop, cpu: Option<usize>, started: &Sender<io::Result<()>>) {
-    if let Some(id) = cpu
-        && !core_affinity::set_for_current(core_affinity::CoreId { id })
+    if let Some(cpu) = cpu
+        && let Err(error) = pin(cpu)
     {
-        let text =
-            format!("cannot pin the test server to cpu {id}: it is not there or not allowed");
+        let text = format!("cannot pin the test server to cpu {cpu}: {error}");
         let _ = started.send(Err(io::Error::new(io::ErrorKind::InvalidInput, text)));
         return;
     }
@@ -201,6 +202,19 @@ fn run(event_loop: EventLoop, cpu: Option<usize>, started: &Sender<io::Result<()
     if let Err(error) = event_loop.run() {
         tracing::error!(%error, "the test server's poller failed; the server has stopped");
     }
+}
+
+/// Pins this thread. The kernel refuses a cpu that is not there or not allowed.
+fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::other(format!(
+            "cpus are numbered from 0 to {}",
+            CpuSet::MAX_CPU - 1
+        )));
+    }
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    Ok(sched_setaffinity(None, &cpus)?)
 }
 
 /// A RESP server in this process, on a thread of its own.
