@@ -29,7 +29,8 @@ impl ManualClock {
         Self { now_ms: Arc::new(AtomicU64::new(1_700_000_000_000)) }
     }
 
-    /// Moves the clock forward, in whole milliseconds. Seen by every command that arrives afterwards.
+    /// Moves the clock forward, in whole milliseconds. Seen by every command that arrives
+    /// afterwards.
     pub fn advance(&self, by: Duration) {
         let by_ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.now_ms.fetch_add(by_ms, Ordering::AcqRel);

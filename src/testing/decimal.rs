@@ -1,7 +1,8 @@
 //! Sums of decimals as INCRBYFLOAT forms them.
 //!
-//! Servers add in a wider float and print 17 places, so 0.1 plus 0.2 is 0.3. Plain decimals are added exactly here,
-//! which prints the same; anything else (exponents, more digits) is added as `f64`.
+//! Servers add in a wider float and print 17 places, so 0.1 plus 0.2 is 0.3. Plain decimals are
+//! added exactly here, which prints the same; anything else (exponents, more digits) is added as
+//! `f64`.
 
 /// Digits behind the point that are added exactly.
 const PLACES: usize = 17;

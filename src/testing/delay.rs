@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// The time between reading a request and sending its reply.
 ///
-/// Each reply draws its own delay, but replies of one connection stay in order: one that is due early waits for those
-/// before it. A delay acts like distance, not like load: pipelined requests wait at the same time. The timer behind it
-/// is good to about 50 us.
+/// Each reply draws its own delay, but replies of one connection stay in order: one that is due
+/// early waits for those before it. A delay acts like distance, not like load: pipelined requests
+/// wait at the same time. The timer behind it is good to about 50 us.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Delay {
@@ -15,10 +15,12 @@ pub enum Delay {
     None,
     /// Always this long.
     Constant(Duration),
-    /// Anything from the first to the second, all equally likely. Given the wrong way round, the ends are swapped.
+    /// Anything from the first to the second, all equally likely. Given the wrong way round, the
+    /// ends are swapped.
     Uniform(Duration, Duration),
-    /// Log-normal, the usual shape of service times. `sigma` is the standard deviation of the logarithm: 0.5 puts the
-    /// 99th percentile at 3.2 times the median, 1.0 at 10 times. Draws are capped at one hour.
+    /// Log-normal, the usual shape of service times. `sigma` is the standard deviation of the
+    /// logarithm: 0.5 puts the 99th percentile at 3.2 times the median, 1.0 at 10 times. Draws are
+    /// capped at one hour.
     Lognormal {
         /// Half the replies take longer than this.
         median: Duration,
@@ -81,7 +83,8 @@ fn standard_normal(random: &mut fastrand::Rng) -> f64 {
 mod tests {
     use super::*;
 
-    /// Design section 4, delay distribution. Fails if the draw's median or tail is not that of a log-normal.
+    /// Design section 4, delay distribution. Fails if the draw's median or tail is not that of a
+    /// log-normal.
     #[test]
     fn lognormal_has_its_median_and_tail() {
         let mut random = fastrand::Rng::with_seed(7);
@@ -93,7 +96,8 @@ mod tests {
         assert!((us(99_000) - 320.0).abs() < 15.0, "p99 {}", us(99_000));
     }
 
-    /// Design section 4, delay distribution. Fails if swapped ends panic or a draw leaves the interval.
+    /// Design section 4, delay distribution. Fails if swapped ends panic or a draw leaves the
+    /// interval.
     #[test]
     fn uniform_takes_its_ends_in_any_order() {
         let mut random = fastrand::Rng::with_seed(7);

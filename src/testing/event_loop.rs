@@ -10,14 +10,15 @@ use mio::{Events, Interest, Poll, Token};
 use super::clock::Clock;
 use super::commands::{Context, State};
 use super::faults::{Admission, Close, Fate, Order, Switchboard};
+use super::guest::Guest;
 use super::inbox::Filled;
 use super::peer::{Flushed, Outbox, Peer, Peers};
 use super::reply;
 use super::request::{Args, Step};
-use super::session::Session;
 use super::stats::{Counters, add, subtract};
 use super::stream::{Listener, Place, Stream};
 use super::timer::Timer;
+use super::tracking::{self, Notice};
 
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
@@ -59,6 +60,8 @@ struct Core {
     clock: Clock,
     random: fastrand::Rng,
     kills: Vec<u64>,
+    /// Invalidations for other connections than the one that is served.
+    notices: Vec<Notice>,
 }
 
 /// What a turn of one connection ended with.
@@ -99,7 +102,8 @@ impl EventLoop {
             doors.push(Door { place, listener: Some(listener) });
         }
         let random = fastrand::Rng::new();
-        let core = Core { state, board, counters, clock, random, kills: Vec::new() };
+        let (kills, notices) = (Vec::new(), Vec::new());
+        let core = Core { state, board, counters, clock, random, kills, notices };
         Ok(Self {
             poll,
             doors,
@@ -232,17 +236,10 @@ impl EventLoop {
             return;
         }
         self.next_id += 1;
-        let now_ms = self.core.clock.now_ms();
-        let mut session = Session {
-            id,
-            address: if from.is_empty() { at.clone() } else { from },
-            local_address: at,
-            created_ms: now_ms,
-            last_used_ms: now_ms,
-            ..Session::default()
-        };
-        session.reset(self.core.state.profile.is_open());
-        self.peers.insert(id, Box::new(Peer::new(stream, session)));
+        let address = if from.is_empty() { at.clone() } else { from };
+        let open = self.core.state.profile.is_open();
+        let guest = Guest::new(id, address, at, self.core.clock.now_ms(), open);
+        self.peers.insert(id, Box::new(Peer::new(stream, guest)));
         add(&self.core.counters.open, 1);
     }
 
@@ -271,10 +268,24 @@ impl EventLoop {
                 self.close(*peer, Close::End);
             }
         }
+        self.tell();
+    }
+
+    /// Puts invalidations behind the replies of those whom they are for.
+    fn tell(&mut self) {
+        for (id, key) in self.core.notices.drain(..) {
+            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            let mut bytes = Vec::new();
+            tracking::write(&mut bytes, peer.guest.protocol, key.as_deref());
+            put(&mut peer.outbox, Instant::now(), Duration::ZERO, bytes);
+            // Its next turn writes them.
+            self.ready.push_back(id);
+        }
     }
 
     fn close(&mut self, peer: Peer, close: Close) {
         subtract(&self.core.counters.open, 1);
+        self.core.state.tracking.stop(peer.guest.id);
         peer.stream.close(close);
     }
 
@@ -361,14 +372,15 @@ impl Core {
             if peer.is_finished() {
                 return Next::Close(Close::End);
             }
-            if peer.ended || peer.session.closing || !more {
+            if peer.ended || peer.guest.closing || !more {
                 return Next::Wait;
             }
             match peer.inbox.fill(&mut peer.stream) {
                 Ok(Filled::Some(count)) => add(&self.counters.bytes_in, count as u64),
                 Ok(Filled::All(count)) => {
                     add(&self.counters.bytes_in, count as u64);
-                    // The socket was empty; unless its end was reported, the next byte is a new event.
+                    // The socket was empty; unless its end was reported, the next byte is a new
+                    // event.
                     more = may_have_ended;
                 }
                 Ok(Filled::Nothing) => return Next::Wait,
@@ -394,13 +406,13 @@ impl Core {
         let now_ms = self.clock.now_ms();
         let mut count = 0;
         let ran = loop {
-            if peer.session.closing {
+            if peer.guest.closing {
                 break Ran::All;
             }
             if peer.outbox.backlog() > BACKLOG_MAX {
                 break Ran::Backlogged;
             }
-            match peer.parser.parse(peer.inbox.bytes(), peer.session.authenticated) {
+            match peer.parser.parse(peer.inbox.bytes(), peer.guest.authenticated) {
                 Step::Request => {
                     count += 1;
                     let cut = self.run_request(peer, peers, now, now_ms);
@@ -416,14 +428,14 @@ impl Core {
                 Step::Broken(text) => {
                     let mut bytes = Vec::new();
                     reply::error(&mut bytes, &format!("ERR Protocol error: {text}"));
-                    peer.outbox.hold(now, bytes);
-                    peer.session.closing = true;
+                    put(&mut peer.outbox, now, Duration::ZERO, bytes);
+                    peer.guest.closing = true;
                     break Ran::All;
                 }
             }
         };
         if count > 0 {
-            peer.session.last_used_ms = now_ms;
+            peer.guest.last_used_ms = now_ms;
             add(&self.counters.commands, count);
         }
         ran
@@ -437,20 +449,20 @@ impl Core {
         now: Instant,
         now_ms: u64,
     ) -> Option<Close> {
-        let Peer { parser, inbox, session, outbox, .. } = peer;
+        let Peer { parser, inbox, guest, outbox, .. } = peer;
         let args = parser.args(inbox.bytes());
         if !self.board.is_armed() && outbox.nothing_held() {
-            self.run(session, &mut outbox.due, peers, args, now_ms);
+            self.run(guest, &mut outbox.due, peers, args, now_ms);
             return None;
         }
         let mut bytes = Vec::new();
         let delay = match self.board.judge(args.at(0), &mut self.random) {
             Fate::Run { delay } => {
-                self.run(session, &mut bytes, peers, args, now_ms);
+                self.run(guest, &mut bytes, peers, args, now_ms);
                 delay
             }
             Fate::RunUnanswered => {
-                self.run(session, &mut bytes, peers, args, now_ms);
+                self.run(guest, &mut bytes, peers, args, now_ms);
                 return None;
             }
             Fate::Fail { text, delay } => {
@@ -459,7 +471,7 @@ impl Core {
             }
             Fate::Cut { run, close } => {
                 if run {
-                    self.run(session, &mut bytes, peers, args, now_ms);
+                    self.run(guest, &mut bytes, peers, args, now_ms);
                 }
                 return Some(close);
             }
@@ -470,14 +482,14 @@ impl Core {
 
     fn run(
         &mut self,
-        session: &mut Session,
+        guest: &mut Guest,
         out: &mut Vec<u8>,
         roster: &Peers,
         args: Args<'_>,
         now_ms: u64,
     ) {
         let mut context = Context {
-            session,
+            guest,
             state: &mut self.state,
             out,
             roster,
@@ -486,6 +498,20 @@ impl Core {
             now_ms,
         };
         context.run(args);
+        if !self.state.tracking.is_off() {
+            self.sort_notices(guest, out);
+        }
+    }
+
+    /// Writes a connection's own invalidations behind its reply, and keeps those of the others.
+    fn sort_notices(&mut self, guest: &Guest, out: &mut Vec<u8>) {
+        for (id, key) in self.state.tracking.take_notices() {
+            if id == guest.id {
+                tracking::write(out, guest.protocol, key.as_deref());
+            } else {
+                self.notices.push((id, key));
+            }
+        }
     }
 }
 

@@ -253,9 +253,10 @@ impl Rules {
 
 /// Switches faults of a running server on and off.
 ///
-/// Clones act on the same server, from any thread; after the server stopped, calls do nothing. A command's name is
-/// matched whatever its case; `"*"` stands for every command, HELLO and AUTH included. `times` says how often a fault
-/// strikes before it is used up: 0 takes nothing and does nothing, `u64::MAX` is for ever.
+/// Clones act on the same server, from any thread; after the server stopped, calls do nothing. A
+/// command's name is matched whatever its case; `"*"` stands for every command, HELLO and AUTH
+/// included. `times` says how often a fault strikes before it is used up: 0 takes nothing and does
+/// nothing, `u64::MAX` is for ever.
 ///
 /// A fault is in force for every request that is sent after the call returned.
 ///
@@ -278,7 +279,8 @@ pub struct Faults {
     board: Arc<Switchboard>,
 }
 
-/// Longest wait for the server's thread to carry out an order. It only matters if that thread hangs.
+/// Longest wait for the server's thread to carry out an order. It only matters if that thread
+/// hangs.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Faults {
@@ -286,13 +288,14 @@ impl Faults {
         Self { board }
     }
 
-    /// Delays every reply from now on; [`Delay::None`] ends it. Replies already delayed keep their time.
+    /// Delays every reply from now on; [`Delay::None`] ends it. Replies already delayed keep their
+    /// time.
     pub fn delay(&self, delay: Delay) {
         self.board.change(|rules| rules.delay = delay);
     }
 
-    /// Adds `stall` to the delay of every `every`-th reply, counted over all connections from this call on. What is
-    /// behind it on its connection waits too. An `every` of 0 ends it.
+    /// Adds `stall` to the delay of every `every`-th reply, counted over all connections from this
+    /// call on. What is behind it on its connection waits too. An `every` of 0 ends it.
     pub fn stall_every(&self, every: u64, stall: Duration) {
         self.board.change(|rules| {
             rules.replies = 0;
@@ -300,7 +303,8 @@ impl Faults {
         });
     }
 
-    /// Answers `command` with the error `text` (code word first, without the leading `-`) instead of running it.
+    /// Answers `command` with the error `text` (code word first, without the leading `-`) instead
+    /// of running it.
     pub fn fail(&self, command: &str, text: &str, times: u64) {
         self.add(command, times, text.to_owned(), |rules| &mut rules.errors);
     }
@@ -310,13 +314,15 @@ impl Faults {
         self.add(command, times, (), |rules| &mut rules.drops);
     }
 
-    /// Ends the connection that sends `command`. Replies to earlier requests that are already due go out first.
+    /// Ends the connection that sends `command`. Replies to earlier requests that are already due
+    /// go out first.
     pub fn disconnect_on(&self, command: &str, cut: Cut, close: Close, times: u64) {
         self.add(command, times, (cut, close), |rules| &mut rules.cuts);
     }
 
-    /// Ends the next `times` connections that come to send `bytes` bytes, after exactly so many. On a connection that
-    /// is open already the count starts with its next reply. Replaces an earlier call.
+    /// Ends the next `times` connections that come to send `bytes` bytes, after exactly so many. On
+    /// a connection that is open already the count starts with its next reply. Replaces an earlier
+    /// call.
     pub fn disconnect_at_byte(&self, bytes: u64, close: Close, times: u64) {
         self.board.change(|rules| {
             rules.byte_cuts_set += 1;
@@ -325,14 +331,14 @@ impl Faults {
         });
     }
 
-    /// Writes at most `bytes` bytes at a time and waits for `gap` in between, so that the client reads them in pieces.
-    /// 0 bytes ends it.
+    /// Writes at most `bytes` bytes at a time and waits for `gap` in between, so that the client
+    /// reads them in pieces. 0 bytes ends it.
     pub fn split_writes(&self, bytes: usize, gap: Duration) {
         self.board.change(|rules| rules.pieces = (bytes > 0).then_some((bytes, gap)));
     }
 
-    /// Stops reading and writing on all connections, and accepting new ones, until [`Faults::resume`]. Connections
-    /// stay open; to the client it looks like a server that hangs.
+    /// Stops reading and writing on all connections, and accepting new ones, until
+    /// [`Faults::resume`]. Connections stay open; to the client it looks like a server that hangs.
     pub fn pause(&self) {
         self.board.paused.store(true, Ordering::Release);
     }

@@ -2,12 +2,14 @@
 
 use std::io::{self, Read};
 
-/// Size of a fresh buffer, in bytes. It is zeroed lazily by the kernel, so an idle connection costs none of it.
+/// Size of a fresh buffer, in bytes. It is zeroed lazily by the kernel, so an idle connection costs
+/// none of it.
 const FRESH: usize = 64 * 1024;
 /// An empty buffer above this size is given back.
 const KEPT_MAX: usize = 1024 * 1024;
 
-/// Bytes read and not yet used up. The space behind them stays initialized, so reading needs no unsafe code.
+/// Bytes read and not yet used up. The space behind them stays initialized, so reading needs no
+/// unsafe code.
 #[derive(Debug)]
 pub(super) struct Inbox {
     space: Vec<u8>,
@@ -74,7 +76,8 @@ impl Inbox {
                 self.space = vec![0; FRESH];
             }
         }
-        // At most one doubling ahead of what has arrived: who promises 512 MiB must send them to cost them.
+        // At most one doubling ahead of what has arrived: who promises 512 MiB must send them to
+        // cost them.
         let wanted = self.wanted.clamp(FRESH / 4, pending.max(FRESH));
         if self.space.len() - self.end >= wanted {
             return;

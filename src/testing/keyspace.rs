@@ -79,7 +79,8 @@ impl Database {
         self.entries.get(key)
     }
 
-    /// As [`Database::get`], to change it. A change of the expiry goes through [`Database::expire`].
+    /// As [`Database::get`], to change it. A change of the expiry goes through
+    /// [`Database::expire`].
     pub(super) fn get_mut(&mut self, key: &[u8], now_ms: u64) -> Option<&mut Entry> {
         self.get(key, now_ms)?;
         self.entries.get_mut(key)
@@ -140,7 +141,8 @@ impl Database {
         self.entries.values().filter(|entry| entry.expires_ms.is_some()).count()
     }
 
-    /// The live keys with their entries, by position; positions shift only downward, and only from the end.
+    /// The live keys with their entries, by position; positions shift only downward, and only from
+    /// the end.
     pub(super) fn list(&mut self, now_ms: u64) -> &IndexMap<Bytes, Entry, RandomState> {
         self.sweep(now_ms);
         &self.entries
@@ -153,7 +155,8 @@ impl Database {
 
     fn sweep(&mut self, now_ms: u64) {
         if self.may_expire {
-            // From the end, so that the entry swapped into a hole is one already looked at (SCAN relies on it).
+            // From the end, so that the entry swapped into a hole is one already looked at (SCAN
+            // relies on it).
             for index in (0..self.entries.len()).rev() {
                 let expired = |(_, entry): (&Bytes, &Entry)| entry.is_expired(now_ms);
                 if self.entries.get_index(index).is_some_and(expired) {

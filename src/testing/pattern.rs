@@ -41,7 +41,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// Matches a byte against a class whose opening bracket is gone. A class left open ends with the pattern.
+/// Matches a byte against a class whose opening bracket is gone. A class left open ends with the
+/// pattern.
 fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (negated, mut rest) = match pattern {
         [b'^', after @ ..] => (true, after),
@@ -72,7 +73,8 @@ fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
 mod tests {
     use super::fits;
 
-    /// Server documentation of KEYS. Fails if a kind of wildcard is read otherwise than the servers do.
+    /// Server documentation of KEYS. Fails if a kind of wildcard is read otherwise than the servers
+    /// do.
     #[test]
     fn globs_match_as_the_servers_match() {
         let yes = [

@@ -8,9 +8,9 @@ use foldhash::fast::RandomState;
 
 use super::commands::Roster;
 use super::faults::{ByteCut, Pace};
+use super::guest::Guest;
 use super::inbox::Inbox;
 use super::request::Parser;
-use super::session::Session;
 use super::stream::Stream;
 
 /// An empty write buffer above this size is given back, in bytes.
@@ -20,10 +20,10 @@ const OUT_KEPT_MAX: usize = 4 * 1024 * 1024;
 pub(super) type Peers = HashMap<u64, Box<Peer>, RandomState>;
 
 impl Roster for Peers {
-    fn each(&self, row: &mut dyn FnMut(&Session)) {
-        let mut sessions: Vec<_> = self.values().map(|peer| &peer.session).collect();
-        sessions.sort_unstable_by_key(|session| session.id);
-        sessions.into_iter().for_each(row);
+    fn each(&self, row: &mut dyn FnMut(&Guest)) {
+        let mut guests: Vec<_> = self.values().map(|peer| &peer.guest).collect();
+        guests.sort_unstable_by_key(|guest| guest.id);
+        guests.into_iter().for_each(row);
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) struct Peer {
     pub(super) stream: Stream,
     pub(super) inbox: Inbox,
     pub(super) parser: Parser,
-    pub(super) session: Session,
+    pub(super) guest: Guest,
     pub(super) outbox: Outbox,
     /// The client has sent its last byte.
     pub(super) ended: bool,
@@ -175,12 +175,12 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(stream: Stream, session: Session) -> Self {
+    pub(super) fn new(stream: Stream, guest: Guest) -> Self {
         Self {
             stream,
             inbox: Inbox::new(),
             parser: Parser::default(),
-            session,
+            guest,
             outbox: Outbox::default(),
             ended: false,
             wake_set: None,
@@ -189,6 +189,6 @@ impl Peer {
 
     /// True when nothing more will be read and everything is written.
     pub(super) fn is_finished(&self) -> bool {
-        (self.ended || self.session.closing) && self.outbox.is_empty()
+        (self.ended || self.guest.closing) && self.outbox.is_empty()
     }
 }

@@ -1,7 +1,8 @@
 //! Reads requests: arrays of bulk strings, and inline commands.
 //!
-//! The parser owns no payload: it keeps offsets into the connection's read buffer and goes on where it stopped, so a
-//! value that arrives in many pieces is looked at once. Limits and error texts are those of the servers it stands for.
+//! The parser owns no payload: it keeps offsets into the connection's read buffer and goes on where
+//! it stopped, so a value that arrives in many pieces is looked at once. Limits and error texts are
+//! those of the servers it stands for.
 
 /// Longest header line or inline command, in bytes.
 const LINE_MAX: usize = 64 * 1024;
@@ -174,7 +175,8 @@ impl Parser {
         }
     }
 
-    /// The line at `at` without its CRLF, at least one byte long; moves `at` behind it. The search goes on where it ended.
+    /// The line at `at` without its CRLF, at least one byte long; moves `at` behind it. The search
+    /// goes on where it ended.
     fn line<'a>(&mut self, bytes: &'a [u8], too_long: &str) -> Result<&'a [u8], Step> {
         let start = self.at;
         let from = self.searched.max(start + 1);

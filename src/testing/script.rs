@@ -15,12 +15,13 @@ pub(super) type Words = Vec<Vec<u8>>;
 
 /// A script that one connection of a [`ScriptServer`] plays: exact bytes, at exact moments.
 ///
-/// Steps run in the order in which they were added. While the script waits for a command, the greeting of a client is
-/// answered by itself, unless the script asks for it: HELLO with a map (or array) of a server 7.2.0, AUTH, SELECT,
-/// CLIENT and READONLY with `+OK`, PING with `+PONG`. [`Script::answer`] adds to these, [`Script::without_greeting`]
-/// takes them away. Any other command than the expected one is a failure: it ends the connection, and
-/// [`ScriptServer::verify`] tells. After its last step the connection stays open, answers greetings, and leaves
-/// everything else unanswered.
+/// Steps run in the order in which they were added. While the script waits for a command, the
+/// greeting of a client is answered by itself, unless the script asks for it: HELLO with a map (or
+/// array) of a server 7.2.0, AUTH, SELECT, CLIENT and READONLY with `+OK`, PING with `+PONG`.
+/// [`Script::answer`] adds to these, [`Script::without_greeting`] takes them away. Any other
+/// command than the expected one is a failure: it ends the connection, and [`ScriptServer::verify`]
+/// tells. After its last step the connection stays open, answers greetings, and leaves everything
+/// else unanswered.
 ///
 /// ```
 /// use hedgerow::testing::Script;
@@ -152,12 +153,14 @@ impl Script {
         self.step(ScriptStep::Delay(delay))
     }
 
-    /// Waits until the test opens the gate. What arrives meanwhile is read and recorded, and answered afterwards.
+    /// Waits until the test opens the gate. What arrives meanwhile is read and recorded, and
+    /// answered afterwards.
     pub fn wait(self, gate: &Gate) -> Self {
         self.step(ScriptStep::Wait(gate.clone()))
     }
 
-    /// Reads no more from here on, so that the client's socket fills up. What was read already can still be expected.
+    /// Reads no more from here on, so that the client's socket fills up. What was read already can
+    /// still be expected.
     pub fn stop_reading(self) -> Self {
         self.step(ScriptStep::StopReading)
     }
@@ -177,8 +180,8 @@ impl Script {
         self.step(ScriptStep::Close(Close::Reset))
     }
 
-    /// Answers every command that begins with these words and is not the expected one, at any time. Later calls, and
-    /// any call over the greeting, win.
+    /// Answers every command that begins with these words and is not the expected one, at any time.
+    /// Later calls, and any call over the greeting, win.
     pub fn answer(mut self, words: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.answers.push((split(words), bytes.as_ref().to_vec()));
         self
@@ -241,13 +244,14 @@ fn hello(protocol: Protocol) -> Vec<u8> {
     reply::bulk(&mut out, b"version");
     reply::bulk(&mut out, b"7.2.0");
     reply::bulk(&mut out, b"proto");
-    reply::int(&mut out, protocol.number());
+    reply::int(&mut out, reply::protocol_number(protocol));
     reply::bulk(&mut out, b"role");
     reply::bulk(&mut out, b"master");
     out
 }
 
-/// A point that scripts wait at until the test lets them go on. Clones are the same gate; it never closes again.
+/// A point that scripts wait at until the test lets them go on. Clones are the same gate; it never
+/// closes again.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
     inner: Arc<GateInner>,

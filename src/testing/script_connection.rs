@@ -155,7 +155,8 @@ impl Player {
         }
     }
 
-    /// After the last step: answers what has a standing answer, until the client or the server ends it.
+    /// After the last step: answers what has a standing answer, until the client or the server ends
+    /// it.
     fn idle(&mut self) -> Stop {
         loop {
             let answered = self.next_command().and_then(|command| {

@@ -240,8 +240,8 @@ impl ScriptServer {
         self.log.lock().accepted
     }
 
-    /// Waits until `count` commands have arrived, greetings included, and returns all; `None` when `timeout` passes
-    /// first.
+    /// Waits until `count` commands have arrived, greetings included, and returns all; `None` when
+    /// `timeout` passes first.
     #[must_use]
     pub fn wait_received(&self, count: usize, timeout: Duration) -> Option<Vec<Received>> {
         self.log.wait_until(timeout, |record| {
@@ -267,8 +267,8 @@ impl ScriptServer {
         self.log.wait_until(timeout, |record| (record.accepted >= count).then_some(())).is_some()
     }
 
-    /// Waits until the client has ended this connection, and says when that was read; `None` when `timeout` passes
-    /// first. Not seen where the script ended the connection or stopped reading.
+    /// Waits until the client has ended this connection, and says when that was read; `None` when
+    /// `timeout` passes first. Not seen where the script ended the connection or stopped reading.
     #[must_use]
     pub fn wait_ended(&self, connection: usize, timeout: Duration) -> Option<Instant> {
         self.log.wait_until(timeout, |record| {
@@ -280,8 +280,8 @@ impl ScriptServer {
     /// Tells whether everything went by the scripts so far.
     ///
     /// # Errors
-    /// One line for each command that was not the expected one, and for each connection that the client ended before
-    /// all expected commands had come.
+    /// One line for each command that was not the expected one, and for each connection that the
+    /// client ended before all expected commands had come.
     pub fn verify(&self) -> Result<(), String> {
         let record = self.log.lock();
         if record.failures.is_empty() { Ok(()) } else { Err(record.failures.join("\n")) }

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 use super::clock::{Clock, ManualClock};
 use super::commands::{Profile, State};
 use super::delay::Delay;
@@ -39,33 +37,35 @@ pub struct Builder {
     no_hello: bool,
     no_resp3: bool,
     version: Option<String>,
-    cpu: Option<usize>,
+    cpu: Option<u32>,
     spin: bool,
     delay: Delay,
     clock: Clock,
 }
 
 impl Builder {
-    /// Listens at a TCP address, `host:port`; port 0 takes a free one. May be called several times. Without any
-    /// address or path the server listens at `127.0.0.1:0`.
+    /// Listens at a TCP address, `host:port`; port 0 takes a free one. May be called several times.
+    /// Without any address or path the server listens at `127.0.0.1:0`.
     pub fn bind(mut self, address: impl Into<String>) -> Self {
         self.tcp.push(address.into());
         self
     }
 
-    /// Listens at a Unix socket. The path must not exist; it is removed when the server stops. May be called several
-    /// times.
+    /// Listens at a Unix socket. The path must not exist; it is removed when the server stops. May
+    /// be called several times.
     pub fn unix(mut self, path: impl Into<PathBuf>) -> Self {
         self.unix.push(path.into());
         self
     }
 
-    /// Asks this password of the default user: every command before a login is answered with `NOAUTH`.
+    /// Asks this password of the default user: every command before a login is answered with
+    /// `NOAUTH`.
     pub fn password(self, password: impl Into<Vec<u8>>) -> Self {
         self.user("default", password)
     }
 
-    /// Adds a user who may do everything. Does not close the default user; [`Builder::password`] does.
+    /// Adds a user who may do everything. Does not close the default user; [`Builder::password`]
+    /// does.
     pub fn user(mut self, name: impl Into<String>, password: impl Into<Vec<u8>>) -> Self {
         self.users.push((name.into(), password.into()));
         self
@@ -83,14 +83,15 @@ impl Builder {
         self
     }
 
-    /// The version that HELLO and INFO tell. By default 7.2.0, or 5.0.14 with [`Builder::no_hello`].
+    /// The version that HELLO and INFO tell. By default 7.2.0, or 5.0.14 with
+    /// [`Builder::no_hello`].
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
     /// Pins the server's thread to a cpu, numbered as the system does.
-    pub fn cpu(mut self, cpu: usize) -> Self {
+    pub fn cpu(mut self, cpu: u32) -> Self {
         self.cpu = Some(cpu);
         self
     }
@@ -107,7 +108,8 @@ impl Builder {
         self
     }
 
-    /// Takes the time for expiry from a clock that the test moves. Injected delays are not affected.
+    /// Takes the time for expiry from a clock that the test moves. Injected delays are not
+    /// affected.
     pub fn clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Clock::Manual(clock.clone());
         self
@@ -116,8 +118,8 @@ impl Builder {
     /// Starts the server on a thread of its own and returns once it accepts connections.
     ///
     /// # Errors
-    /// An address that does not resolve, or is in use; a cpu that is not there or not allowed; no descriptor or thread
-    /// to be had.
+    /// An address that does not resolve, or is in use; a cpu that is not there or not allowed; no
+    /// descriptor or thread to be had.
     pub fn start(self) -> io::Result<Server> {
         let listeners = self.listen()?;
         let places: Vec<Place> = listeners.iter().map(|(_, place)| place.clone()).collect();
@@ -190,11 +192,11 @@ fn named(place: &str, error: &io::Error) -> io::Error {
 }
 
 /// The thread: pins itself, reports, serves.
-fn run(event_loop: EventLoop, cpu: Option<usize>, started: &Sender<io::Result<()>>) {
+fn run(event_loop: EventLoop, cpu: Option<u32>, started: &Sender<io::Result<()>>) {
     if let Some(cpu) = cpu
-        && let Err(error) = pin(cpu)
+        && let Err(error) = hedgerow_runtime::cpu::pin(cpu)
     {
-        let text = format!("cannot pin the test server to cpu {cpu}: {error}");
+        let text = format!("cannot pin the test server: {error}");
         let _ = started.send(Err(io::Error::new(io::ErrorKind::InvalidInput, text)));
         return;
     }
@@ -204,22 +206,10 @@ fn run(event_loop: EventLoop, cpu: Option<usize>, started: &Sender<io::Result<()
     }
 }
 
-/// Pins this thread. The kernel refuses a cpu that is not there or not allowed.
-fn pin(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::other(format!(
-            "cpus are numbered from 0 to {}",
-            CpuSet::MAX_CPU - 1
-        )));
-    }
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    Ok(sched_setaffinity(None, &cpus)?)
-}
-
 /// A RESP server in this process, on a thread of its own.
 ///
-/// Speaks RESP2 and RESP3, keeps its data in memory, and misbehaves on request: see [`Faults`]. Stops when dropped.
+/// Speaks RESP2 and RESP3, keeps its data in memory, and misbehaves on request: see [`Faults`].
+/// Stops when dropped.
 ///
 /// ```
 /// use hedgerow::testing::Server;
@@ -280,8 +270,8 @@ impl Server {
         })
     }
 
-    /// A URL to connect to, without credentials: `redis://127.0.0.1:port`, or `unix:///path` when it listens at Unix
-    /// sockets only.
+    /// A URL to connect to, without credentials: `redis://127.0.0.1:port`, or `unix:///path` when
+    /// it listens at Unix sockets only.
     #[must_use]
     pub fn url(&self) -> String {
         match (self.addr(), self.path()) {

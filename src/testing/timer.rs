@@ -48,7 +48,8 @@ impl Timer {
         self.heap.is_empty()
     }
 
-    /// Sets the descriptor for the earliest moment, unless it is set for it already. Setting it clears its readiness.
+    /// Sets the descriptor for the earliest moment, unless it is set for it already. Setting it
+    /// clears its readiness.
     pub(super) fn arm(&mut self, now: Instant) -> io::Result<()> {
         let Some(Reverse((at, _))) = self.heap.peek() else { return Ok(()) };
         if self.set_for == Some(*at) {

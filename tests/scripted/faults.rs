@@ -14,7 +14,8 @@ fn start() -> (Server, Raw) {
     (server, raw)
 }
 
-/// Design section 4, test server. Fails if an injected error runs the command, hits another one, or outlives its number.
+/// Design section 4, test server. Fails if an injected error runs the command, hits another one, or
+/// outlives its number.
 #[test]
 fn errors_strike_as_often_as_told() {
     let (server, mut raw) = start();
@@ -31,7 +32,8 @@ fn errors_strike_as_often_as_told() {
     raw.says("PING", "+PONG\r\n");
 }
 
-/// Design section 4, test server. Fails if a delay is cut short, or delayed replies of one connection change their order.
+/// Design section 4, test server. Fails if a delay is cut short, or delayed replies of one
+/// connection change their order.
 #[test]
 fn delays_hold_and_keep_the_order() {
     let (server, mut raw) = start();
@@ -73,7 +75,8 @@ fn every_nth_reply_stalls() {
     }
 }
 
-/// Design section 4, test server. Fails if a byte more or less than told is sent before the end, or the second connection is cut as well.
+/// Design section 4, test server. Fails if a byte more or less than told is sent before the end, or
+/// the second connection is cut as well.
 #[test]
 fn a_stream_is_cut_at_its_byte() {
     for bytes in [0, 1, 6, 7, 8, 13] {
@@ -87,7 +90,8 @@ fn a_stream_is_cut_at_its_byte() {
     }
 }
 
-/// Design section 4, test server. Fails if a cut before running changes data, one after running does not, or a reset looks like an end.
+/// Design section 4, test server. Fails if a cut before running changes data, one after running
+/// does not, or a reset looks like an end.
 #[test]
 fn a_command_can_end_its_connection() {
     let (server, mut raw) = start();
@@ -124,7 +128,8 @@ fn writes_can_be_split() {
     }
 }
 
-/// Design section 4, test server. Fails if a paused server answers or accepts, or forgets what arrived while it was paused.
+/// Design section 4, test server. Fails if a paused server answers or accepts, or forgets what
+/// arrived while it was paused.
 #[test]
 fn a_pause_stops_everything_until_resumed() {
     let (server, mut raw) = start();
@@ -144,7 +149,8 @@ fn a_pause_stops_everything_until_resumed() {
     late.expect("+PONG\r\n");
 }
 
-/// Design section 4, test server. Fails if a refused, closed, reset or ignored connection is treated as another of these.
+/// Design section 4, test server. Fails if a refused, closed, reset or ignored connection is
+/// treated as another of these.
 #[test]
 fn new_connections_can_be_turned_away() {
     let (server, mut open) = start();
@@ -188,7 +194,8 @@ fn faults_outlive_the_server() {
     faults.clear();
 }
 
-/// Design section 4, test server. Fails if a spinning server does not see orders, delays or requests.
+/// Design section 4, test server. Fails if a spinning server does not see orders, delays or
+/// requests.
 #[test]
 fn a_spinning_server_serves_too() {
     let delay = Delay::Constant(Duration::from_micros(100));

@@ -4,7 +4,8 @@ use hedgerow::testing::Server;
 
 use crate::raw::Raw;
 
-/// Design section 4, test server. Fails if any of these breaches is answered with another text, or the connection stays open.
+/// Design section 4, test server. Fails if any of these breaches is answered with another text, or
+/// the connection stays open.
 #[test]
 fn broken_requests_get_the_servers_text_and_the_end() {
     let server = Server::start().expect("start");
@@ -26,7 +27,8 @@ fn broken_requests_get_the_servers_text_and_the_end() {
     }
 }
 
-/// Design section 4, test server. Fails if a line without an end is collected for ever instead of refused at 64 KiB.
+/// Design section 4, test server. Fails if a line without an end is collected for ever instead of
+/// refused at 64 KiB.
 #[test]
 fn endless_lines_are_refused() {
     let server = Server::start().expect("start");
@@ -41,7 +43,8 @@ fn endless_lines_are_refused() {
     }
 }
 
-/// Design section 4, test server. Fails if a stranger may make the server collect large requests before a login.
+/// Design section 4, test server. Fails if a stranger may make the server collect large requests
+/// before a login.
 #[test]
 fn strangers_may_send_little() {
     let server = Server::builder().password("p").start().expect("start");
@@ -55,15 +58,18 @@ fn strangers_may_send_little() {
     }
 }
 
-/// Design section 4, test server. Fails if a request cut at any byte is lost, run twice or read otherwise.
+/// Design section 4, test server. Fails if a request cut at any byte is lost, run twice or read
+/// otherwise.
 #[test]
 fn requests_may_be_split_at_every_byte() {
     let server = Server::start().expect("start");
-    let request = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\n\r\n*1\r\nget \"\\x61\"\r\n*0\r\n\r\n*1\r\n$4\r\nPING\r\n";
+    let request = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\n\r\n*1\r\n\
+        get \"\\x61\"\r\n*0\r\n\r\n*1\r\n$4\r\nPING\r\n";
     for at in 1..request.len() {
         let mut raw = Raw::connect(&server);
         raw.send(&request[..at]);
-        // Arrives apart: the server must have read the first part to answer this on another connection after it.
+        // Arrives apart: the server must have read the first part to answer this on another
+        // connection after it.
         Raw::connect(&server).says("PING", "+PONG\r\n");
         raw.send(&request[at..]);
         raw.expect("+OK\r\n$4\r\n\r\n*1\r\n+PONG\r\n");
@@ -72,7 +78,8 @@ fn requests_may_be_split_at_every_byte() {
     assert_eq!(commands, 4 * (request.len() as u64 - 1));
 }
 
-/// Design section 4, test server. Fails if a value beyond the read buffer's first size is cut, or its last bytes are taken for a command.
+/// Design section 4, test server. Fails if a value beyond the read buffer's first size is cut, or
+/// its last bytes are taken for a command.
 #[test]
 fn large_values_come_back_whole() {
     let server = Server::start().expect("start");
@@ -90,7 +97,8 @@ fn large_values_come_back_whole() {
     }
 }
 
-/// Design section 4, test server. Fails if replies that nobody reads pile up without bound, or are lost when reading goes on.
+/// Design section 4, test server. Fails if replies that nobody reads pile up without bound, or are
+/// lost when reading goes on.
 #[test]
 fn a_client_that_does_not_read_loses_nothing() {
     let server = Server::start().expect("start");

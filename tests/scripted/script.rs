@@ -7,9 +7,11 @@ use hedgerow::testing::{Gate, Script, ScriptServer};
 
 use crate::raw::{PATIENCE, Raw};
 
-const GREETING: &str = "%4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
+const GREETING: &str = "%4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n\
+    $5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
 
-/// Design section 4, test server. Fails if the greeting differs from the bytes that the cases state.
+/// Design section 4, test server. Fails if the greeting differs from the bytes that the cases
+/// state.
 #[test]
 fn it_greets_as_the_cases_say() {
     let server = Script::new().expect("GET a").reply("$1\r\nA\r\n").start().expect("start");
@@ -28,7 +30,8 @@ fn it_greets_as_the_cases_say() {
     assert!(received.windows(2).all(|pair| pair[0].at <= pair[1].at));
 }
 
-/// Design section 4, test server. Fails if a wrong command, or one that never comes, goes unnoticed.
+/// Design section 4, test server. Fails if a wrong command, or one that never comes, goes
+/// unnoticed.
 #[test]
 fn verify_tells_what_went_otherwise() {
     let server = Script::new().expect("GET a").start().expect("start");
@@ -71,7 +74,8 @@ fn a_script_may_greet_otherwise() {
     raw.says("SET 'a b' \"\\r\\n\"", "+OK\r\n");
 }
 
-/// Design section 4, test server. Fails if a connection plays another's script, or a connection beyond the last script is served.
+/// Design section 4, test server. Fails if a connection plays another's script, or a connection
+/// beyond the last script is served.
 #[test]
 fn each_connection_has_its_script() {
     let server = ScriptServer::builder()
@@ -90,7 +94,8 @@ fn each_connection_has_its_script() {
     assert_eq!(server.accepted(), 2);
 }
 
-/// Design section 4, test server. Fails if a script passes a gate or a delay too early, or does not record what arrives meanwhile.
+/// Design section 4, test server. Fails if a script passes a gate or a delay too early, or does not
+/// record what arrives meanwhile.
 #[test]
 fn gates_and_delays_hold() {
     let (gate, delay) = (Gate::new(), Duration::from_millis(15));
@@ -106,7 +111,8 @@ fn gates_and_delays_hold() {
     assert!(opened.elapsed() >= delay);
 }
 
-/// Design section 4, test server. Fails if a script that stopped reading still drains its socket, or cannot be stopped.
+/// Design section 4, test server. Fails if a script that stopped reading still drains its socket,
+/// or cannot be stopped.
 #[test]
 fn a_script_can_stop_reading() {
     use std::io::Write;

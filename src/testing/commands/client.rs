@@ -2,11 +2,12 @@
 
 use super::connection::{BAD_NAME, is_printable};
 use super::{
-    Context, Failure, Outcome, Row, SYNTAX, integer, is, row, unknown_subcommand, wrong_arity,
+    Context, Failure, Outcome, Row, SYNTAX, integer, is, row, track, unknown_subcommand,
+    wrong_arity,
 };
+use crate::testing::guest::Guest;
 use crate::testing::reply;
 use crate::testing::request::Args;
-use crate::testing::session::Session;
 
 pub(super) const ROWS: &[Row] = &[row("client", -2, client)];
 
@@ -14,23 +15,25 @@ pub(super) const ROWS: &[Row] = &[row("client", -2, client)];
 type Subcommand = (&'static str, i32, fn(&mut Context<'_>, Args<'_>) -> Outcome);
 
 const SUBCOMMANDS: &[Subcommand] = &[
+    ("caching", 3, track::caching),
     ("getname", 2, getname),
     ("id", 2, id),
     ("info", 2, info),
     ("kill", -3, kill),
     ("list", -2, list),
     ("no-evict", 3, |context, args| {
-        context.session.no_evict = on_or_off(args)?;
+        context.guest.no_evict = on_or_off(args)?;
         reply::ok(context.out);
         Ok(())
     }),
     ("no-touch", 3, |context, args| {
-        context.session.no_touch = on_or_off(args)?;
+        context.guest.no_touch = on_or_off(args)?;
         reply::ok(context.out);
         Ok(())
     }),
     ("setinfo", 4, setinfo),
     ("setname", 3, setname),
+    ("tracking", -3, track::tracking),
 ];
 
 fn client(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -52,13 +55,13 @@ fn on_or_off(args: Args<'_>) -> Result<bool, Failure> {
 }
 
 fn id(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    reply::int(context.out, i64::try_from(context.session.id).unwrap_or(i64::MAX));
+    reply::int(context.out, i64::try_from(context.guest.id).unwrap_or(i64::MAX));
     Ok(())
 }
 
 fn getname(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let name = Some(context.session.name.as_slice()).filter(|name| !name.is_empty());
-    reply::bulk_or_null(context.out, context.session.protocol, name);
+    let name = Some(context.guest.name.as_slice()).filter(|name| !name.is_empty());
+    reply::bulk_or_null(context.out, context.guest.protocol, name);
     Ok(())
 }
 
@@ -66,7 +69,7 @@ fn setname(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !is_printable(args.at(2)) {
         return Err(BAD_NAME.into());
     }
-    context.session.name = args.at(2).to_vec();
+    context.guest.name = args.at(2).to_vec();
     reply::ok(context.out);
     Ok(())
 }
@@ -74,9 +77,9 @@ fn setname(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn setinfo(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (attribute, value) = (args.at(2), args.at(3));
     let (name, place) = if is(attribute, "LIB-NAME") {
-        ("lib-name", &mut context.session.library_name)
+        ("lib-name", &mut context.guest.library_name)
     } else if is(attribute, "LIB-VER") {
-        ("lib-ver", &mut context.session.library_version)
+        ("lib-ver", &mut context.guest.library_version)
     } else {
         let attribute = String::from_utf8_lossy(attribute);
         return Err(format!("ERR Unrecognized option '{attribute}'").into());
@@ -91,56 +94,57 @@ fn setinfo(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// The line of CLIENT LIST, with the fields that mean something here.
-fn line(session: &Session, now_ms: u64) -> String {
+fn line(guest: &Guest, now_ms: u64) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let age_s = |since_ms: u64| now_ms.saturating_sub(since_ms) / 1000;
-    let flags = if session.no_evict { "e" } else { "N" };
+    let flags = if guest.no_evict { "e" } else { "N" };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={flags} db={} cmd={} user={} lib-name={} lib-ver={} resp={}\n",
-        session.id,
-        session.address,
-        session.local_address,
-        text(&session.name),
-        age_s(session.created_ms),
-        age_s(session.last_used_ms),
-        session.database,
-        session.last_command,
-        session.user,
-        text(&session.library_name),
-        text(&session.library_version),
-        session.protocol.number(),
+        "id={} addr={} laddr={} name={} age={} idle={} \
+         flags={flags} db={} cmd={} user={} lib-name={} lib-ver={} resp={}\n",
+        guest.id,
+        guest.address,
+        guest.local_address,
+        text(&guest.name),
+        age_s(guest.created_ms),
+        age_s(guest.last_used_ms),
+        guest.database,
+        guest.last_command,
+        guest.user,
+        text(&guest.library_name),
+        text(&guest.library_version),
+        reply::protocol_number(guest.protocol),
     )
 }
 
 fn info(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let line = line(context.session, context.now_ms);
-    reply::text(context.out, context.session.protocol, &line);
+    let line = line(context.guest, context.now_ms);
+    reply::text(context.out, context.guest.protocol, &line);
     Ok(())
 }
 
 /// All connections, the asking one in its place.
-fn each(context: &Context<'_>, row: &mut dyn FnMut(&Session)) {
-    let mut own = Some(&*context.session);
+fn each(context: &Context<'_>, row: &mut dyn FnMut(&Guest)) {
+    let mut own = Some(&*context.guest);
     context.roster.each(&mut |other| {
-        if let Some(session) = own.take_if(|session| session.id < other.id) {
-            row(session);
+        if let Some(guest) = own.take_if(|guest| guest.id < other.id) {
+            row(guest);
         }
         row(other);
     });
-    if let Some(session) = own {
-        row(session);
+    if let Some(guest) = own {
+        row(guest);
     }
 }
 
 fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let filter = Filter::read(args, 2)?;
     let mut lines = String::new();
-    each(context, &mut |session| {
-        if filter.hits(session) {
-            lines.push_str(&line(session, context.now_ms));
+    each(context, &mut |guest| {
+        if filter.hits(guest) {
+            lines.push_str(&line(guest, context.now_ms));
         }
     });
-    reply::text(context.out, context.session.protocol, &lines);
+    reply::text(context.out, context.guest.protocol, &lines);
     Ok(())
 }
 
@@ -185,13 +189,13 @@ impl<'a> Filter<'a> {
         Ok(filter)
     }
 
-    fn hits(&self, session: &Session) -> bool {
+    fn hits(&self, guest: &Guest) -> bool {
         let is_same = |asked: Option<&[u8]>, text: &str| asked.is_none_or(|a| a == text.as_bytes());
         !self.nobody
-            && (self.ids.is_empty() || self.ids.contains(&session.id))
-            && is_same(self.address, &session.address)
-            && is_same(self.local_address, &session.local_address)
-            && is_same(self.user, &session.user)
+            && (self.ids.is_empty() || self.ids.contains(&guest.id))
+            && is_same(self.address, &guest.address)
+            && is_same(self.local_address, &guest.local_address)
+            && is_same(self.user, &guest.user)
     }
 }
 
@@ -227,11 +231,11 @@ fn kill(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Filter::read(args, 2)?
         }
     };
-    let own = context.session.id;
+    let own = context.guest.id;
     let mut hit = Vec::new();
-    each(context, &mut |session| {
-        if filter.hits(session) && !(skip_me && session.id == own) {
-            hit.push(session.id);
+    each(context, &mut |guest| {
+        if filter.hits(guest) && !(skip_me && guest.id == own) {
+            hit.push(guest.id);
         }
     });
     if old_form {
@@ -244,7 +248,7 @@ fn kill(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     for id in hit {
         if id == own {
-            context.session.closing = true;
+            context.guest.closing = true;
         } else {
             context.kills.push(id);
         }

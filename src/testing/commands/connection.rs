@@ -16,11 +16,11 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const NO_PASSWORD_SET: &str = "ERR AUTH <password> called without any password configured for the default user. \
-     Are you sure your configuration is correct?";
-const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-     HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
-     version at the same time";
+const NO_PASSWORD_SET: &str = "ERR AUTH <password> called without any password configured \
+     for the default user. Are you sure your configuration is correct?";
+const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already \
+     authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to \
+     authenticate the client and select the RESP protocol version at the same time";
 pub(super) const BAD_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 
@@ -39,13 +39,14 @@ fn echo(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn quit(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    context.session.closing = true;
+    context.guest.closing = true;
     reply::ok(context.out);
     Ok(())
 }
 
 fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    context.session.reset(context.state.profile.is_open());
+    context.guest.reset(context.state.profile.is_open());
+    context.state.tracking.stop(context.guest.id);
     reply::simple(context.out, "RESET");
     Ok(())
 }
@@ -53,7 +54,7 @@ fn reset(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
 fn select(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let index = integer(args.at(1)).map_err(|_| NOT_AN_INTEGER)?;
     let index = usize::try_from(index).ok().filter(|index| *index < DATABASES);
-    context.session.database = index.ok_or("ERR DB index is out of range")?;
+    context.guest.database = index.ok_or("ERR DB index is out of range")?;
     reply::ok(context.out);
     Ok(())
 }
@@ -74,8 +75,8 @@ fn log_in(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outcome {
     if !context.state.profile.admits(user, password) {
         return Err(WRONG_PASSWORD.into());
     }
-    user.clone_into(&mut context.session.user);
-    context.session.authenticated = true;
+    user.clone_into(&mut context.guest.user);
+    context.guest.authenticated = true;
     Ok(())
 }
 
@@ -128,24 +129,24 @@ fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if let Some((user, password)) = greeting.login {
         log_in(context, user, password)?;
     }
-    if !context.session.authenticated {
+    if !context.guest.authenticated {
         return Err(HELLO_NEEDS_AUTH.into());
     }
     if let Some(name) = greeting.name {
         if !is_printable(name) {
             return Err(BAD_NAME.into());
         }
-        context.session.name = name.to_vec();
+        context.guest.name = name.to_vec();
     }
     if let Some(protocol) = greeting.protocol {
-        context.session.protocol = protocol;
+        context.guest.protocol = protocol;
     }
     greet(context);
     Ok(())
 }
 
 fn greet(context: &mut Context<'_>) {
-    let protocol = context.session.protocol;
+    let protocol = context.guest.protocol;
     let out = &mut *context.out;
     reply::map(out, protocol, 7);
     reply::bulk(out, b"server");
@@ -153,9 +154,9 @@ fn greet(context: &mut Context<'_>) {
     reply::bulk(out, b"version");
     reply::bulk(out, context.state.profile.version.as_bytes());
     reply::bulk(out, b"proto");
-    reply::int(out, protocol.number());
+    reply::int(out, reply::protocol_number(protocol));
     reply::bulk(out, b"id");
-    reply::int(out, i64::try_from(context.session.id).unwrap_or(i64::MAX));
+    reply::int(out, i64::try_from(context.guest.id).unwrap_or(i64::MAX));
     reply::bulk(out, b"mode");
     reply::bulk(out, b"standalone");
     reply::bulk(out, b"role");

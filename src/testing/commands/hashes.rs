@@ -87,7 +87,7 @@ fn hsetnx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn hget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let value = hash(context, args.at(1))?.and_then(|hash| hash.get(args.at(2)).cloned());
-    reply::bulk_or_null(context.out, context.session.protocol, value.as_deref());
+    reply::bulk_or_null(context.out, context.guest.protocol, value.as_deref());
     Ok(())
 }
 
@@ -97,13 +97,13 @@ fn hmget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         args.from(2).map(|field| hash.as_ref().and_then(|hash| hash.get(field).cloned())).collect();
     reply::array(context.out, values.len());
     for value in values {
-        reply::bulk_or_null(context.out, context.session.protocol, value.as_deref());
+        reply::bulk_or_null(context.out, context.guest.protocol, value.as_deref());
     }
     Ok(())
 }
 
 fn hgetall(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let protocol = context.session.protocol;
+    let protocol = context.guest.protocol;
     let mut out = Vec::new();
     let hash = hash(context, args.at(1))?;
     reply::map(&mut out, protocol, hash.as_ref().map_or(0, |hash| hash.len()));

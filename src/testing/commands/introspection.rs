@@ -12,10 +12,10 @@ pub(super) const ROWS: &[Row] = &[
     row("time", 1, time),
 ];
 
-/// Answers COUNT, DOCS and INFO. There is no metadata here: the two last know no command, which is said in their own
-/// way, an empty map and a null for each name.
+/// Answers COUNT, DOCS and INFO. There is no metadata here: the two last know no command, which is
+/// said in their own way, an empty map and a null for each name.
 fn command(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let protocol = context.session.protocol;
+    let protocol = context.guest.protocol;
     let what = args.at(1);
     if args.len() == 1 {
         reply::array(context.out, 0);
@@ -74,7 +74,7 @@ fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         text.push_str(&format!("# {name}\r\n{}", lines(context)));
     }
-    reply::text(context.out, context.session.protocol, &text);
+    reply::text(context.out, context.guest.protocol, &text);
     Ok(())
 }
 
@@ -82,7 +82,8 @@ fn server(context: &mut Context<'_>) -> String {
     let profile = &context.state.profile;
     let up_s = context.now_ms.saturating_sub(profile.started_ms) / 1000;
     format!(
-        "redis_version:{}\r\nredis_mode:standalone\r\nprocess_id:{}\r\ntcp_port:{}\r\nuptime_in_seconds:{up_s}\r\n",
+        "redis_version:{}\r\nredis_mode:standalone\r\nprocess_id:{}\r\ntcp_port:{}\r\n\
+         uptime_in_seconds:{up_s}\r\n",
         profile.version,
         std::process::id(),
         profile.port,
@@ -96,7 +97,8 @@ fn clients(context: &mut Context<'_>) -> String {
 fn stats(context: &mut Context<'_>) -> String {
     let stats = context.counters.snapshot();
     format!(
-        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\n",
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n\
+         total_net_input_bytes:{}\r\ntotal_net_output_bytes:{}\r\n",
         stats.accepted, stats.commands, stats.bytes_in, stats.bytes_out,
     )
 }

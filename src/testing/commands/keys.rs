@@ -149,7 +149,7 @@ fn expiry(context: &mut Context<'_>, args: Args<'_>, unit: Unit, relative: bool)
 }
 
 fn keys(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let database = context.state.database(context.session.database);
+    let database = context.state.database(context.guest.database);
     let all = database.list(context.now_ms);
     let found: Vec<&Bytes> = all.keys().filter(|key| pattern::fits(args.at(1), key)).collect();
     reply::array(context.out, found.len());
@@ -162,7 +162,7 @@ fn scan(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if scan.no_values {
         return Err(SYNTAX.into());
     }
-    let database = context.state.database(context.session.database);
+    let database = context.state.database(context.guest.database);
     let all = database.list(context.now_ms);
     let positions = scan.positions(all.len());
     let next = positions.start.to_string();
@@ -223,10 +223,10 @@ fn renamenx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn randomkey(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    let database = context.state.database(context.session.database);
+    let database = context.state.database(context.guest.database);
     let all = database.list(context.now_ms);
     let at = if all.is_empty() { 0 } else { fastrand::usize(..all.len()) };
     let key = all.get_index(at).map(|(key, _)| key.as_slice());
-    reply::bulk_or_null(context.out, context.session.protocol, key);
+    reply::bulk_or_null(context.out, context.guest.protocol, key);
     Ok(())
 }

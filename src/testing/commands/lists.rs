@@ -41,7 +41,7 @@ fn push(context: &mut Context<'_>, args: Args<'_>, put: fn(&mut List, Bytes)) ->
 }
 
 fn pop(context: &mut Context<'_>, args: Args<'_>, take: fn(&mut List) -> Option<Bytes>) -> Outcome {
-    let protocol = context.session.protocol;
+    let protocol = context.guest.protocol;
     let many = args.len() > 2;
     let count = if many {
         let count = usize::try_from(integer(args.at(2))?);
@@ -78,7 +78,7 @@ fn lindex(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let at = if at < 0 { at.checked_add(length)? } else { at };
         list.get(usize::try_from(at).ok()?).cloned()
     });
-    reply::bulk_or_null(context.out, context.session.protocol, element.as_deref());
+    reply::bulk_or_null(context.out, context.guest.protocol, element.as_deref());
     Ok(())
 }
 

@@ -10,16 +10,18 @@ mod scan;
 mod sets;
 mod sorted_sets;
 mod strings;
+mod track;
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use super::guest::Guest;
 use super::keyspace::{Bytes, DATABASES, Database, Entry, Value};
 use super::reply;
 use super::request::Args;
-use super::session::Session;
 use super::stats::Counters;
+use super::tracking::Tracking;
 
 /// The error of a command on a value of another type.
 pub(super) const WRONG_TYPE: &str =
@@ -93,7 +95,7 @@ impl Profile {
 /// The other connections, as CLIENT LIST and CLIENT KILL need them.
 pub(super) trait Roster {
     /// Calls `row` for each connection but the one that asks, in the order of their ids.
-    fn each(&self, row: &mut dyn FnMut(&Session));
+    fn each(&self, row: &mut dyn FnMut(&Guest));
 }
 
 /// One row of the command table.
@@ -181,11 +183,17 @@ pub(super) struct State {
     databases: [Database; DATABASES],
     pub(super) profile: Profile,
     pub(super) table: Table,
+    pub(super) tracking: Tracking,
 }
 
 impl State {
     pub(super) fn new(profile: Profile) -> Self {
-        Self { databases: Default::default(), profile, table: Table::new() }
+        Self {
+            databases: Default::default(),
+            profile,
+            table: Table::new(),
+            tracking: Tracking::default(),
+        }
     }
 
     pub(super) fn database(&mut self, index: usize) -> &mut Database {
@@ -199,7 +207,7 @@ impl State {
 
 /// What a command works on.
 pub(super) struct Context<'a> {
-    pub(super) session: &'a mut Session,
+    pub(super) guest: &'a mut Guest,
     pub(super) state: &'a mut State,
     pub(super) out: &'a mut Vec<u8>,
     pub(super) roster: &'a dyn Roster,
@@ -212,7 +220,7 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// The selected database.
     pub(super) fn db(&mut self) -> &mut Database {
-        self.state.database(self.session.database)
+        self.state.database(self.guest.database)
     }
 
     /// The live entry of a key.
@@ -245,7 +253,8 @@ impl Context<'_> {
         }
     }
 
-    /// Runs `change` on the value of a key, made by `empty` if there is none. Leaves no hollow container behind.
+    /// Runs `change` on the value of a key, made by `empty` if there is none. Leaves no hollow
+    /// container behind.
     fn change<T>(
         &mut self,
         key: &[u8],
@@ -271,10 +280,16 @@ impl Context<'_> {
     }
 
     /// Tells those who track the key.
-    fn touch(&mut self, _key: &[u8]) {}
+    fn touch(&mut self, key: &[u8]) {
+        if !self.state.tracking.is_off() {
+            self.state.tracking.changed(self.guest.id, key);
+        }
+    }
 
     /// Tells all who track anything.
-    fn touch_all(&mut self) {}
+    fn touch_all(&mut self) {
+        self.state.tracking.emptied();
+    }
 
     /// Runs one request and writes its reply.
     pub(super) fn run(&mut self, args: Args<'_>) {
@@ -294,11 +309,37 @@ impl Context<'_> {
         if (row.arity > 0 && args.len() != wanted) || args.len() < wanted {
             return Err(wrong_arity(row.name));
         }
-        if !self.session.authenticated && !matches!(row.name, "auth" | "hello" | "quit" | "reset") {
+        if !self.guest.authenticated && !matches!(row.name, "auth" | "hello" | "quit" | "reset") {
             return Err("NOAUTH Authentication required.".into());
         }
-        self.session.last_command = row.name;
-        (row.run)(self, args)
+        self.guest.last_command = row.name;
+        if self.state.tracking.is_off() {
+            return (row.run)(self, args);
+        }
+        self.run_tracked(row, args)
+    }
+}
+
+impl Context<'_> {
+    /// Runs a command while somebody tracks keys.
+    fn run_tracked(&mut self, row: &Row, args: Args<'_>) -> Outcome {
+        let id = self.guest.id;
+        let outcome = (row.run)(self, args);
+        let keys = match row.keys {
+            Keys::None => 0,
+            Keys::First => 1,
+            Keys::All => usize::MAX,
+        };
+        if outcome.is_ok() {
+            self.state.tracking.read(id, args.from(1).take(keys));
+        }
+        // CLIENT CACHING speaks of the one command behind it.
+        if row.name != "client"
+            && let Some(mode) = self.state.tracking.mode(id)
+        {
+            mode.next = None;
+        }
+        outcome
     }
 }
 

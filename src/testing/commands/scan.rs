@@ -1,8 +1,9 @@
 //! Cursors of SCAN, HSCAN, SSCAN and ZSCAN.
 //!
-//! The collections keep their elements at positions from 0 on, and a removal moves only the last element, into the
-//! hole. A scan therefore goes from the end to the beginning: what moves during a scan was seen already, and every
-//! element that stays is seen at least once. The cursor is the number of positions still to be seen.
+//! The collections keep their elements at positions from 0 on, and a removal moves only the last
+//! element, into the hole. A scan therefore goes from the end to the beginning: what moves during a
+//! scan was seen already, and every element that stays is seen at least once. The cursor is the
+//! number of positions still to be seen.
 
 use super::{Failure, SYNTAX, integer, is};
 use crate::testing::pattern;
@@ -48,7 +49,8 @@ impl<'a> Scan<'a> {
         Ok(scan)
     }
 
-    /// The positions of a collection of `length` elements to look at now, from the end of the range to its beginning.
+    /// The positions of a collection of `length` elements to look at now, from the end of the range
+    /// to its beginning.
     pub(super) fn positions(&self, length: usize) -> std::ops::Range<usize> {
         let end = if self.cursor == 0 { length } else { self.cursor.min(length) };
         end.saturating_sub(self.count)..end

@@ -68,7 +68,7 @@ fn smismember(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn smembers(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let members: Vec<Bytes> =
         set(context, args.at(1))?.map_or_else(Vec::new, |set| set.iter().cloned().collect());
-    reply::set(context.out, context.session.protocol, members.len());
+    reply::set(context.out, context.guest.protocol, members.len());
     members.iter().for_each(|member| reply::bulk(context.out, member));
     Ok(())
 }

@@ -123,8 +123,8 @@ fn zadd(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         Ok((added, updated, last))
     })?;
     match (add.increment, last) {
-        (true, Some(score)) => reply::double(context.out, context.session.protocol, score),
-        (true, None) => reply::null(context.out, context.session.protocol),
+        (true, Some(score)) => reply::double(context.out, context.guest.protocol, score),
+        (true, None) => reply::null(context.out, context.guest.protocol),
         (false, _) if add.changed => reply::count(context.out, added + updated),
         (false, _) => reply::count(context.out, added),
     }
@@ -141,7 +141,7 @@ fn zincrby(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         sorted.insert(args.at(3), score);
         Ok(score)
     })?;
-    reply::double(context.out, context.session.protocol, score);
+    reply::double(context.out, context.guest.protocol, score);
     Ok(())
 }
 
@@ -164,8 +164,8 @@ fn zcard(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn zscore(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let score = sorted(context, args.at(1))?.and_then(|sorted| sorted.score(args.at(2)));
     match score {
-        Some(score) => reply::double(context.out, context.session.protocol, score),
-        None => reply::null(context.out, context.session.protocol),
+        Some(score) => reply::double(context.out, context.guest.protocol, score),
+        None => reply::null(context.out, context.guest.protocol),
     }
     Ok(())
 }
@@ -175,7 +175,7 @@ fn zrank(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         .and_then(|sorted| sorted.iter().position(|(member, _)| member == args.at(2)));
     match rank {
         Some(rank) => reply::count(context.out, rank),
-        None => reply::null(context.out, context.session.protocol),
+        None => reply::null(context.out, context.guest.protocol),
     }
     Ok(())
 }
@@ -206,7 +206,7 @@ fn zrange(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         None => Vec::new(),
     };
-    write_members(context.out, context.session.protocol, &found, scores);
+    write_members(context.out, context.guest.protocol, &found, scores);
     Ok(())
 }
 

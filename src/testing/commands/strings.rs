@@ -69,11 +69,11 @@ pub(super) fn expiry_ms(
 }
 
 fn get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let database = context.state.database(context.session.database);
+    let database = context.state.database(context.guest.database);
     match database.get(args.at(1), context.now_ms).map(|entry| &entry.value) {
         Some(Value::Text(text)) => reply::bulk(context.out, text),
         Some(_) => return Err(WRONG_TYPE.into()),
-        None => reply::null(context.out, context.session.protocol),
+        None => reply::null(context.out, context.guest.protocol),
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let options = SetOptions::read(args, context.now_ms)?;
     let key = args.at(1);
-    let protocol = context.session.protocol;
+    let protocol = context.guest.protocol;
     if options.old_value {
         let old = text(context, key)?;
         reply::bulk_or_null(context.out, protocol, old.as_deref());
@@ -239,14 +239,14 @@ fn setex(context: &mut Context<'_>, args: Args<'_>, name: &str, unit: Unit) -> O
 
 fn getset(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let old = text(context, args.at(1))?;
-    reply::bulk_or_null(context.out, context.session.protocol, old.as_deref());
+    reply::bulk_or_null(context.out, context.guest.protocol, old.as_deref());
     put_text(context, args.at(1), args.at(2), None);
     Ok(())
 }
 
 fn getdel(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let old = text(context, args.at(1))?;
-    reply::bulk_or_null(context.out, context.session.protocol, old.as_deref());
+    reply::bulk_or_null(context.out, context.guest.protocol, old.as_deref());
     context.take(args.at(1));
     Ok(())
 }
@@ -273,11 +273,11 @@ fn getex(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn mget(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     reply::array(context.out, args.len() - 1);
-    let database = context.state.database(context.session.database);
+    let database = context.state.database(context.guest.database);
     for key in args.from(1) {
         match database.get(key, context.now_ms).map(|entry| &entry.value) {
             Some(Value::Text(text)) => reply::bulk(context.out, text),
-            _ => reply::null(context.out, context.session.protocol),
+            _ => reply::null(context.out, context.guest.protocol),
         }
     }
     Ok(())

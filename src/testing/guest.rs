@@ -3,8 +3,8 @@
 use super::reply::Protocol;
 
 /// The state of one connection, apart from its socket.
-#[derive(Debug, Default)]
-pub(super) struct Session {
+#[derive(Debug)]
+pub(super) struct Guest {
     /// The number that CLIENT ID gives; from 1, never used again.
     pub(super) id: u64,
     /// The address of the client, and the one it connected to.
@@ -27,8 +27,37 @@ pub(super) struct Session {
     pub(super) closing: bool,
 }
 
-impl Session {
-    /// Back to the state of a fresh connection, as RESET does. `open` says that no password is asked.
+impl Guest {
+    /// A fresh connection. `open` says that no password is asked.
+    pub(super) fn new(
+        id: u64,
+        address: String,
+        local_address: String,
+        now_ms: u64,
+        open: bool,
+    ) -> Self {
+        Self {
+            id,
+            address,
+            local_address,
+            protocol: Protocol::Resp2,
+            database: 0,
+            authenticated: open,
+            user: "default".to_owned(),
+            name: Vec::new(),
+            library_name: Vec::new(),
+            library_version: Vec::new(),
+            no_evict: false,
+            no_touch: false,
+            created_ms: now_ms,
+            last_used_ms: now_ms,
+            last_command: "NULL",
+            closing: false,
+        }
+    }
+
+    /// Back to the state of a fresh connection, as RESET does. `open` says that no password is
+    /// asked.
     pub(super) fn reset(&mut self, open: bool) {
         self.protocol = Protocol::Resp2;
         self.database = 0;
