@@ -36,3 +36,4 @@ pub mod prelude {
     pub use crate::command::sorted_sets::SortedSetCommands;
     pub use crate::command::strings::StringCommands;
 }
+pub mod testing;
