@@ -293,11 +293,6 @@ pub struct LocalContext {
 }
 
 impl LocalContext {
-    #[cfg_attr(not(feature = "host"), allow(dead_code))]
-    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: u32) -> LocalContext {
-        LocalContext { desk, index, cpu }
-    }
-
     fn local(&self) -> &Local {
         self.desk.local()
     }

@@ -13,7 +13,7 @@ mod link;
 mod outside;
 mod state;
 
-pub use body::Body;
+pub(crate) use body::Body;
 pub use cell::CellId;
 pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
