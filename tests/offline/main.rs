@@ -1,0 +1,3 @@
+//! Tests without a network: corpora, simulation, promises about types and sizes.
+
+mod resp;
