@@ -58,7 +58,7 @@ fn each_pair<A: FromReply<K>, B: FromReply<K>, K: Kept>(
         });
     }
     let count = frame.count();
-    if count % 2 != 0 {
+    if !count.is_multiple_of(2) {
         return Err(ConvertError::with_came(expected, format!("a list of {count}"), &frame));
     }
     for (index, (left, right)) in frame.pairs().enumerate() {

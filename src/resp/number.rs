@@ -23,8 +23,28 @@ pub(super) fn int(text: &[u8]) -> Option<i64> {
         (b'+', rest) => (false, rest),
         _ => (false, text),
     };
+    if digits.len() <= UNCHECKED_MAX {
+        let magnitude = short(digits)?;
+        return Some(if negative { -magnitude } else { magnitude });
+    }
     let magnitude = length(digits)?;
     if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+/// So many digits fit whatever they are.
+const UNCHECKED_MAX: usize = 18;
+
+#[inline]
+fn short(digits: &[u8]) -> Option<i64> {
+    let mut number = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    (!digits.is_empty()).then_some(number)
 }
 
 /// An optional sign and at least one digit.
