@@ -267,7 +267,8 @@ impl Decoder {
         GO_ON
     }
 
-    /// The offset of the CR that ends the line under way, once its LF is here too.
+    /// The offset of the CR that ends the line under way, once its LF is here too. A CR alone is
+    /// refused; an LF alone ends nothing and stays text, since some modules send it.
     fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let fresh = bytes.get(self.pos..).unwrap_or_default();
         let found = fresh.iter().position(|byte| *byte == b'\r');
