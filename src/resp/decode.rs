@@ -567,6 +567,20 @@ mod tests {
         }
     }
 
+    /// R-096, trap 6. Fails if the greatest string is refused, a greater one is not, or what is
+    /// missing of it is not counted to the byte.
+    #[test]
+    fn the_greatest_string_is_512_mib() {
+        let mut decoder = Decoder::new(Protocol::Resp3, Limits::default());
+        let step = decoder.decode(b"*1\r\n$536870912\r\n");
+        assert!(matches!(step, Ok(Step::More { need: 536_870_914 })), "{step:?}");
+        let step = decoder.decode(b"*1\r\n$536870912\r\nabcd");
+        assert!(matches!(step, Ok(Step::More { need: 536_870_910 })), "{step:?}");
+        let mut decoder = Decoder::new(Protocol::Resp3, Limits::default());
+        let error = decoder.decode(b"$536870913\r\n").expect_err("one byte too long");
+        assert_eq!(error.fault(), Fault::StringTooLong);
+    }
+
     /// Design section 2. Fails if a frame or a step grows.
     #[test]
     fn views_stay_small() {

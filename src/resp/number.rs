@@ -129,7 +129,7 @@ fn skip_digits(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// case `resp/02`. Fails if the edges of `i64` wrap or are refused.
+    /// case resp/02. Fails if the edges of `i64` wrap or are refused.
     #[test]
     fn int_covers_exactly_i64() {
         assert_eq!(int(b"9223372036854775807"), Some(i64::MAX));
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// case `resp/03`. Fails if a spelling outside the grammar becomes a number.
+    /// case resp/03. Fails if a spelling outside the grammar becomes a number.
     #[test]
     fn double_follows_the_grammar() {
         assert_eq!(double(b"1.5E-7"), Some(1.5e-7));

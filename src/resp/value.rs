@@ -344,7 +344,10 @@ mod tests {
         let whole = b"|1\r\n+k\r\n:1\r\n|0\r\n*3\r\n%1\r\n_\r\n#t\r\n~0\r\n=5\r\ntxt:a\r\n";
         let frame = Frame::from_validated(whole);
         let value: Value = Reply::<Bytes>::new(frame, None).convert().expect("a value");
-        let text = r#"Attributed({Simple(b"k"): Int(1)}, {}, Array([Map({Null: Bool(true)}), Set([]), Verbatim("txt", b"a")]))"#;
+        let text = concat!(
+            r#"Attributed({Simple(b"k"): Int(1)}, {}, "#,
+            r#"Array([Map({Null: Bool(true)}), Set([]), Verbatim("txt", b"a")]))"#
+        );
         assert_eq!(format!("{value:#?}"), text);
     }
 }

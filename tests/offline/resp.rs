@@ -23,7 +23,8 @@ fn each_byte(whole: &[u8]) -> Vec<&[u8]> {
     whole.chunks(1).collect()
 }
 
-/// R-096, case `resp/*`. Fails if a split anywhere changes what a vector gives, or if a vector gives
+/// R-096, trap 6; case resp/01, case resp/02, case resp/03, case resp/04, case resp/05, case resp/06,
+/// case resp/07, case resp/08, case resp/09. Fails if a split anywhere changes what a vector gives, or if a vector gives
 /// anything but what its file says.
 #[test]
 fn every_case_at_every_split() {
@@ -45,7 +46,7 @@ fn every_case_at_every_split() {
     }
 }
 
-/// R-096, case `resp/*`. Fails if a header makes the decoder or a `Value` reserve memory for what it
+/// Fails if a header makes the decoder or a `Value` reserve memory for what it
 /// only announces, or if a vector takes longer than 2 s.
 #[test]
 fn every_case_within_memory_and_time() {
@@ -81,7 +82,7 @@ fn values_of_tiny_elements_stay_within_memory() {
     }
 }
 
-/// R-096, case `resp/04`. Fails if a reply at the depth limit exhausts a stack of 1 MiB when its value
+/// R-096, case resp/04. Fails if a reply at the depth limit exhausts a stack of 1 MiB when its value
 /// is built, compared, cloned, printed or dropped.
 #[test]
 fn the_deepest_value_needs_little_stack() {

@@ -126,7 +126,7 @@ fn errors_name_kinds_and_never_values() {
     refused::<Seconds>(":-1\r\n", "expected an integer that fits u64, but another one came");
 }
 
-/// case `resp/09`. Fails if an error inside an aggregate is lost in conversion, or if `Value` takes it
+/// case resp/09. Fails if an error inside an aggregate is lost in conversion, or if `Value` takes it
 /// for a failure.
 #[test]
 fn errors_inside_aggregates_are_named() {
