@@ -24,8 +24,8 @@ fn each_byte(whole: &[u8]) -> Vec<&[u8]> {
 }
 
 /// R-096, trap 6; case resp/01, case resp/02, case resp/03, case resp/04, case resp/05, case resp/06,
-/// case resp/07, case resp/08, case resp/09. Fails if a split anywhere changes what a vector gives, or if a vector gives
-/// anything but what its file says.
+/// case resp/07, case resp/08, case resp/09. Fails if a split anywhere changes what a vector gives,
+/// or if a vector gives anything but what its file says.
 #[test]
 fn every_case_at_every_split() {
     let cases = cases();
