@@ -3,3 +3,6 @@
 mod command;
 mod rules;
 mod slot;
+//! Tests without a network: corpora, simulation, promises about types and sizes.
+
+mod resp;
