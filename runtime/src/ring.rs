@@ -4,7 +4,10 @@
 //! our own enters (`DEFER_TASKRUN`). Four rules hold this file together:
 //!
 //! 1. Sends carry `MSG_DONTWAIT`, so each completes within its own submit, and a wait counts them:
-//!    `1 + sends queued`. Without that a turn would cost two enters.
+//!    `1 + sends queued`. Without that a turn would cost two enters. A send that does not go out
+//!    whole must end the wait, since no reply may come before its rest is sent: `MSG_WAITALL` makes
+//!    it a failure, which cancels the no-op linked behind it, whose completion (silent otherwise) is
+//!    the one that the wait still misses.
 //! 2. One absolute `TIMEOUT` op stands for the armed instant. It is never cancelled: an earlier
 //!    instant moves it, a later one lets it fire early. A turn therefore programs no timer.
 //! 3. `GETEVENTS` goes with every enter, or deferred task work would not run.
@@ -12,7 +15,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
 use io_uring::types::{CancelBuilder, Fd, TimeoutFlags, Timespec};
@@ -23,6 +26,8 @@ use crate::op::{Completion, GroupId, Op, Token};
 use crate::socket::new_socket;
 use crate::time::Instant;
 
+/// Never block, never signal, and treat a short send as a failure of the link (rule 1).
+const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 /// `IORING_ENTER_GETEVENTS`.
 const GETEVENTS: u32 = 1;
 /// `IOU_PBUF_RING_INC`.
@@ -36,6 +41,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(4);
 const TIMER: Token = Token::new(Token::RESERVED_TAG, 0, 0);
 const TIMER_MOVED: Token = Token::new(Token::RESERVED_TAG, 1, 0);
 const BELL: Token = Token::new(Token::RESERVED_TAG, 2, 0);
+const SENT_WHOLE: Token = Token::new(Token::RESERVED_TAG, 3, 0);
 
 /// Sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +69,6 @@ pub struct Ring {
     bell: Arc<Bell>,
     /// Where the standing read of the bell puts its count. Leaked if it cannot be drained.
     bell_count: Option<Box<u64>>,
-    host: Option<OwnedFd>,
     sends_queued: usize,
     /// Completions taken out of the ring while the submission queue was full.
     backlog: Vec<Completion>,
@@ -83,6 +88,9 @@ struct Timer {
 /// The eventfd with which other threads end a wait.
 struct Bell {
     fd: OwnedFd,
+    /// What a host waits on. It is rung too: the kernel does not pass a signal on from inside
+    /// another eventfd's write.
+    host: OnceLock<OwnedFd>,
 }
 
 impl Wakeup for Bell {
@@ -91,6 +99,10 @@ impl Wakeup for Bell {
         // SAFETY: the descriptor is open for the life of `self`; eight readable bytes are given.
         // The result is not needed: the counter can only be full if a wake is outstanding.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        if let Some(host) = self.host.get() {
+            // SAFETY: as above; this one does not block when it is full.
+            unsafe { libc::write(host.as_raw_fd(), (&raw const one).cast(), 8) };
+        }
     }
 }
 
@@ -111,9 +123,8 @@ impl Ring {
                 spec: Box::new(Timespec::new()),
             },
             // Blocking on purpose: a non-blocking eventfd would fail the standing read at once.
-            bell: Arc::new(Bell { fd: eventfd(0)? }),
+            bell: Arc::new(Bell { fd: eventfd(0)?, host: OnceLock::new() }),
             bell_count: Some(Box::new(0)),
-            host: None,
             sends_queued: 0,
             backlog: Vec::new(),
             enters: 0,
@@ -130,6 +141,21 @@ impl Ring {
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.flush();
         }
+    }
+
+    /// Queues a send and the no-op that tells if it did not go out whole (rule 1). The two must be
+    /// in one submission to be linked.
+    fn push_send(&mut self, send: squeue::Entry) {
+        let mut queue = self.ring.submission();
+        let room = queue.capacity() - queue.len();
+        drop(queue);
+        if room < 2 {
+            self.flush();
+        }
+        self.sends_queued += 1;
+        self.push(&send.flags(squeue::Flags::IO_LINK));
+        let silent = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(&silent.user_data(SENT_WHOLE.0));
     }
 
     /// Makes room in a full submission queue.
@@ -266,16 +292,15 @@ impl Kernel for Ring {
     }
 
     unsafe fn queue(&mut self, token: Token, op: Op) {
-        let dontwait = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let entry = match op {
             Op::Connect { fd, addr, len } => opcode::Connect::new(Fd(fd), addr, len).build(),
             Op::Send { fd, ptr, len } => {
-                self.sends_queued += 1;
-                opcode::Send::new(Fd(fd), ptr, len).flags(dontwait).build()
+                let send = opcode::Send::new(Fd(fd), ptr, len).flags(SEND_FLAGS).build();
+                return self.push_send(send.user_data(token.0));
             }
             Op::SendMsg { fd, msg } => {
-                self.sends_queued += 1;
-                opcode::SendMsg::new(Fd(fd), msg).flags(dontwait as u32).build()
+                let send = opcode::SendMsg::new(Fd(fd), msg).flags(SEND_FLAGS as u32).build();
+                return self.push_send(send.user_data(token.0));
             }
             Op::RecvMulti { fd, group } => opcode::RecvMulti::new(Fd(fd), group.0).build(),
             Op::RecvExact { fd, ptr, len } => {
@@ -352,28 +377,30 @@ impl Kernel for Ring {
     }
 
     fn ready_fd(&mut self) -> io::Result<RawFd> {
-        if self.host.is_none() {
-            let fd = eventfd(libc::EFD_NONBLOCK)?;
-            self.ring.submitter().register_eventfd(fd.as_raw_fd())?;
-            self.ring.completion().disable_eventfd();
-            self.host = Some(fd);
+        if let Some(fd) = self.bell.host.get() {
+            return Ok(fd.as_raw_fd());
         }
-        Ok(self.host.as_ref().map_or(-1, AsRawFd::as_raw_fd))
+        let fd = eventfd(libc::EFD_NONBLOCK)?;
+        self.ring.submitter().register_eventfd(fd.as_raw_fd())?;
+        self.ring.completion().disable_eventfd();
+        Ok(self.bell.host.get_or_init(|| fd).as_raw_fd())
     }
 
     fn prepare_park(&mut self) -> bool {
-        let Some(fd) = &self.host else { return false };
+        let Some(fd) = self.bell.host.get() else { return false };
         let mut count = 0u64;
         // SAFETY: the descriptor is open and non-blocking; eight writable bytes are given.
         unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
         self.ring.completion().enable_eventfd();
         // Pairs with the kernel's barrier between posting a completion and reading the flag.
         fence(Ordering::SeqCst);
-        let work = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
-        if work {
+        let unplaced = self.timer.wanted < self.timer.standing;
+        let completed = !self.ring.completion().is_empty();
+        if unplaced || completed || !self.idle() || !self.backlog.is_empty() {
             self.ring.completion().disable_eventfd();
+            return false;
         }
-        !work
+        true
     }
 
     fn waker(&self) -> Arc<dyn Wakeup> {

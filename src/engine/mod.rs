@@ -168,6 +168,13 @@ impl<O: Outside> Engine<O> {
             .any(|l| !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting))
     }
 
+    /// Whether the system was handed commands on `at` that are not answered yet.
+    #[inline]
+    pub(crate) fn replies_due(&self, at: LinkId) -> bool {
+        let link = self.links.get(at.0 as usize);
+        link.is_some_and(|l| l.connection.in_flight.peek_answer().is_some())
+    }
+
     // --- A request's passage -----------------------------------------------------------------
 
     /// Takes a command: queued at once if a link has room, else it waits for one.
