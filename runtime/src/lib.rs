@@ -4,6 +4,7 @@
 compile_error!("a task's waker is one 64-bit word: this crate needs a 64-bit target");
 
 pub mod buffer;
+pub mod caps;
 pub mod core;
 pub mod cpu;
 pub mod epoll;

@@ -1,3 +1,5 @@
 //! What needs no server and no clock.
 
+mod command;
 mod rules;
+mod slot;
