@@ -10,6 +10,7 @@ mod error;
 mod placement;
 pub mod resp;
 mod route;
+pub mod testing;
 pub mod topology;
 
 pub use client::{Cores, Door, LocalClient, LocalContext};
@@ -17,15 +18,9 @@ pub use config::{Endpoint, Options};
 pub use error::{Error, ErrorKind, Fate};
 pub use hedgerow_runtime as runtime;
 
-/// The traits whose methods are the commands.
-pub mod prelude {
-    pub use crate::client::Door;
-    pub use crate::command::*;
-pub use error::Error;
-
 /// The typed commands as methods: `use hedgerow::prelude::*`.
 pub mod prelude {
-    pub use crate::client::door::Door;
+    pub use crate::client::Door;
     pub use crate::command::RawCommands;
     pub use crate::command::connection::ConnectionCommands;
     pub use crate::command::hashes::HashCommands;
@@ -36,4 +31,3 @@ pub mod prelude {
     pub use crate::command::sorted_sets::SortedSetCommands;
     pub use crate::command::strings::StringCommands;
 }
-pub mod testing;

@@ -215,7 +215,8 @@ impl CoreThread {
             .spawn(body)
             .map_err(|e| runtime("starting a core's thread", e))?;
         let started = receive.recv();
-        let remote = started.map_err(|_| runtime("starting a core", "its thread ended at once"))??;
+        let remote =
+            started.map_err(|_| runtime("starting a core", "its thread ended at once"))??;
         Ok(CoreThread { cpu, remote, stop, thread: Some(thread) })
     }
 
@@ -293,11 +294,6 @@ pub struct LocalContext {
 }
 
 impl LocalContext {
-    #[cfg_attr(not(feature = "host"), allow(dead_code))]
-    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: u32) -> LocalContext {
-        LocalContext { desk, index, cpu }
-    }
-
     fn local(&self) -> &Local {
         self.desk.local()
     }

@@ -13,7 +13,7 @@ use hedgerow_runtime::core::Local;
 use super::door::Door;
 use super::request::{Passage, Place, Request};
 use super::states::LocalStates;
-use crate::command::{Command, Raw, ToArg, raw, strings};
+use crate::command::{Command, ToArg, strings};
 use crate::config::Options;
 use crate::engine::Counters;
 use crate::error::Error;
@@ -59,17 +59,6 @@ impl LocalClient {
             }
         })
         .await
-    }
-
-    /// A command by name, for those without a method, and for names that this crate does not know.
-    ///
-    /// ```no_run
-    /// # async fn demo(client: hedgerow::LocalClient) -> Result<(), hedgerow::Error> {
-    /// let length: i64 = client.command("STRLEN").arg("key").send().await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn command(&self, name: &str) -> Say<'_, LocalClient> {
-        Say { door: self, raw: raw(name) }
     }
 
     /// GET, with the value shown in place: nothing is allocated and nothing kept. `None` is a
@@ -150,7 +139,9 @@ impl Door for LocalClient {
 
 impl std::fmt::Debug for LocalClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalClient").field("connected", &self.is_connected()).finish_non_exhaustive()
+        f.debug_struct("LocalClient")
+            .field("connected", &self.is_connected())
+            .finish_non_exhaustive()
     }
 }
 
@@ -224,35 +215,5 @@ impl<T, F: FnOnce(Frame<'_>) -> T + Unpin> Future for WithReply<F> {
 impl<F> std::fmt::Debug for WithReply<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("WithReply")
-    }
-}
-
-/// A raw command being put together.
-#[must_use = "a command does nothing until it is sent"]
-pub struct Say<'a, D> {
-    door: &'a D,
-    raw: Raw,
-}
-
-impl<'a, D: Door> Say<'a, D> {
-    pub(crate) fn new(door: &'a D, name: &str) -> Say<'a, D> {
-        Say { door, raw: raw(name) }
-    }
-
-    /// Adds an argument.
-    pub fn arg(mut self, arg: impl ToArg) -> Say<'a, D> {
-        self.raw = self.raw.arg(arg);
-        self
-    }
-
-    /// Sends it, its reply read as an `R`.
-    pub fn send<R: FromReply<D::Kept>>(self) -> D::Request<R> {
-        self.door.send(self.raw.build())
-    }
-}
-
-impl<D> std::fmt::Debug for Say<'_, D> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Say")
     }
 }

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Longest command, in bytes of RESP, that needs no allocation.
-pub const INLINE_BYTES: usize = 104;
+/// Longest command, in bytes of RESP, that needs no allocation: as much as two cache lines hold
+/// beside the rest of a command, and enough for a SET of a 16 byte key to 64 bytes.
+pub const INLINE_BYTES: usize = 110;
 
 /// Longest argument that is sent, in bytes: servers close the connection, and with it everything
 /// else in flight there, on a longer one (`proto-max-bulk-len`, 512 MiB unless configured).
@@ -75,7 +76,7 @@ impl Args {
         if let Text::Inline { len, bytes } = &mut self.text {
             let start = usize::from(*len);
             // Two bytes of CRLF and at most six of `$nnn\r\n` for what fits at all.
-            if arg.len() < INLINE_BYTES
+            if arg.len() <= INLINE_BYTES
                 && let Some(room) = bytes.get_mut(start..start + bulk_len(arg.len()))
                 && fill(room, arg).is_some()
             {
@@ -176,14 +177,20 @@ impl Args {
     /// Writes the number of words into the array header: the last step.
     #[inline]
     pub(crate) fn finish(&mut self) {
-        if let (Text::Inline { bytes, .. }, 0..10) = (&mut self.text, self.count) {
-            bytes[1] = b'0' + self.count as u8;
+        if self.count < 10 {
+            let text = match &mut self.text {
+                Text::Inline { bytes, .. } => &mut bytes[..],
+                Text::Heap(text) => text,
+            };
+            if let Some(digit) = text.get_mut(1) {
+                *digit = b'0' + self.count as u8;
+            }
         } else {
             self.finish_wide();
         }
     }
 
-    /// As [`Args::finish`] for two digits and more, or on the heap.
+    /// As [`Args::finish`] for two digits and more.
     fn finish_wide(&mut self) {
         let mut digits = [0; 20];
         let digits = decimal(u64::from(self.count), false, &mut digits);

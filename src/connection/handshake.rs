@@ -18,7 +18,7 @@ pub(crate) enum Progress {
     /// More answers are due.
     Waiting,
     /// Commands may follow.
-    Ready(Protocol),
+    Ready,
     /// It failed. `permanent`: trying again cannot help (R-106).
     Failed { error: Error, permanent: bool },
 }
@@ -103,7 +103,7 @@ impl Handshake {
         let version = env!("CARGO_PKG_VERSION").as_bytes();
         enqueue(to, Owner::Nobody, &[b"CLIENT", b"SETINFO", b"LIB-NAME", b"hedgerow"]);
         enqueue(to, Owner::Nobody, &[b"CLIENT", b"SETINFO", b"LIB-VER", version]);
-        Progress::Ready(self.protocol)
+        Progress::Ready
     }
 
     /// Takes the next answer.
@@ -197,7 +197,8 @@ fn is_unknown_hello(error: &ServerError) -> bool {
     let rest = text.strip_prefix("unknown command").filter(|_| error.is("ERR"));
     let Some(rest) = rest else { return false };
     let name = rest.trim_start_matches([' ', ':', '\'', '`', '"']);
-    name.strip_prefix("hello").is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
+    name.strip_prefix("hello")
+        .is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
 }
 
 fn failed(what: &str, error: ServerError) -> Progress {

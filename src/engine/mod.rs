@@ -13,7 +13,7 @@ mod link;
 mod outside;
 mod state;
 
-pub use body::Body;
+pub(crate) use body::Body;
 pub use cell::CellId;
 pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
@@ -163,9 +163,9 @@ impl<O: Outside> Engine<O> {
 
     /// Whether anything is due from outside.
     pub fn in_flight(&self) -> bool {
-        self.links.iter().any(|l| {
-            !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting)
-        })
+        self.links
+            .iter()
+            .any(|l| !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting))
     }
 
     // --- A request's passage -----------------------------------------------------------------

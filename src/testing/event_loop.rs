@@ -28,6 +28,10 @@ const LISTENERS: usize = 2;
 const ROUNDS: usize = 16;
 /// Unwritten bytes of a connection at which its requests wait.
 const BACKLOG_MAX: usize = 1024 * 1024;
+/// Bytes of replies held back on a connection at which its requests wait.
+const HELD_MAX: usize = 256 * 1024 * 1024;
+/// Largest request, in bytes (`client-query-buffer-limit`); one that grows beyond ends its connection.
+const REQUEST_MAX: usize = 1024 * 1024 * 1024;
 /// Pause before accepting again after an error such as a full descriptor table.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
@@ -129,6 +133,7 @@ impl EventLoop {
             }
             self.turn(&events)?;
         }
+        self.disconnect_all(Close::End);
         Ok(())
     }
 
@@ -196,6 +201,7 @@ impl EventLoop {
     }
 
     fn accept_everywhere(&mut self) {
+        self.accept_failed = false;
         for index in 0..self.doors.len() {
             self.accept(index);
         }
@@ -203,9 +209,14 @@ impl EventLoop {
 
     /// Accepts all that wait at one door.
     fn accept(&mut self, index: usize) {
-        self.accept_failed = false;
         if self.core.board.is_paused() || self.admission == Admission::Ignore {
             return;
+        }
+        let closed = self.doors.get(index).is_some_and(|door| door.listener.is_none());
+        if closed && self.admission != Admission::Refuse {
+            let token = Token(LISTENERS + index);
+            let Some(door) = self.doors.get_mut(index) else { return };
+            self.accept_failed |= door.open(self.poll.registry(), token).is_err();
         }
         while let Some(Door { place, listener: Some(listener) }) = self.doors.get(index) {
             match listener.accept() {
@@ -310,23 +321,19 @@ impl EventLoop {
 
     fn admit(&mut self, admission: Admission) {
         self.admission = admission;
-        for index in 0..self.doors.len() {
+        for (index, door) in self.doors.iter_mut().enumerate() {
             let token = Token(LISTENERS + index);
-            let Some(door) = self.doors.get_mut(index) else { continue };
             if admission == Admission::Refuse {
-                door.close();
+                door.listener = None;
             } else if door.listener.is_none() {
-                self.accept_failed |= door.open(self.poll.registry(), token).is_err();
+                // Fails while something else has taken the port: the next passes try again.
+                let _ = door.open(self.poll.registry(), token);
             }
         }
     }
 }
 
 impl Door {
-    fn close(&mut self) {
-        self.listener = None;
-    }
-
     /// Listens again at the same place.
     fn open(&mut self, registry: &mio::Registry, token: Token) -> io::Result<()> {
         if let Place::Unix(path) = &self.place {
@@ -356,6 +363,10 @@ impl Core {
         let now = Instant::now();
         let mut more = true;
         for _ in 0..ROUNDS {
+            // After the read: what is sent once `pause` has returned must wait.
+            if self.board.is_paused() {
+                return Next::Again;
+            }
             let ran = self.run_requests(peer, peers, now);
             let flushed = self.flush(peer, now);
             match (ran, flushed) {
@@ -365,8 +376,9 @@ impl Core {
                     return Next::Close(cut.close);
                 }
                 (Ran::Cut(close), Ok(_)) => return Next::Close(close),
-                (Ran::Backlogged, Ok(Flushed::All)) => continue,
-                (Ran::Backlogged, Ok(Flushed::Part)) => return Next::Wait,
+                (Ran::Backlogged, Ok(_)) if peer.outbox.is_empty() => continue,
+                // The socket or the timer brings it back.
+                (Ran::Backlogged, Ok(_)) => return Next::Wait,
                 (Ran::All, Ok(_)) => {}
             }
             if peer.is_finished() {
@@ -409,7 +421,7 @@ impl Core {
             if peer.guest.closing {
                 break Ran::All;
             }
-            if peer.outbox.backlog() > BACKLOG_MAX {
+            if peer.outbox.backlog() > BACKLOG_MAX || peer.outbox.held_bytes() > HELD_MAX {
                 break Ran::Backlogged;
             }
             match peer.parser.parse(peer.inbox.bytes(), peer.guest.authenticated) {
@@ -423,6 +435,7 @@ impl Core {
                 }
                 Step::More(need) => {
                     peer.inbox.want(need);
+                    peer.guest.closing |= peer.inbox.bytes().len() > REQUEST_MAX;
                     break Ran::All;
                 }
                 Step::Broken(text) => {

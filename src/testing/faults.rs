@@ -32,7 +32,8 @@ pub enum Admission {
     /// They are served.
     #[default]
     Open,
-    /// The listener is closed: the client gets `ECONNREFUSED`.
+    /// The listener is closed: the client gets `ECONNREFUSED`. The port is free meanwhile; if another
+    /// process takes it, the server tries to have it back, once in 10 ms, when it is to open again.
     Refuse,
     /// They are accepted and closed at once.
     CloseAtOnce,

@@ -34,6 +34,7 @@ pub(super) struct Outbox {
     pub(super) due: Vec<u8>,
     sent: usize,
     held: VecDeque<Held>,
+    held_bytes: usize,
     /// All bytes ever written on this connection.
     total: u64,
     /// The byte cut that `cut_from` belongs to, and `total` when this connection first saw it.
@@ -78,7 +79,13 @@ impl Outbox {
     /// Holds a reply back, at least as long as the one before it.
     pub(super) fn hold(&mut self, due: Instant, bytes: Vec<u8>) {
         let due = self.held.back().map_or(due, |last| last.due.max(due));
+        self.held_bytes += bytes.len();
         self.held.push_back(Held { due, bytes });
+    }
+
+    /// Bytes of all replies held back.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// When this connection next has something to do by itself.
@@ -98,6 +105,7 @@ impl Outbox {
     ) -> io::Result<Flushed> {
         while self.held.front().is_some_and(|held| held.due <= now) {
             if let Some(held) = self.held.pop_front() {
+                self.held_bytes -= held.bytes.len();
                 self.due.extend_from_slice(&held.bytes);
             }
         }

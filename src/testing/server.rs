@@ -121,7 +121,8 @@ impl Builder {
     /// An address that does not resolve, or is in use; a cpu that is not there or not allowed; no
     /// descriptor or thread to be had.
     pub fn start(self) -> io::Result<Server> {
-        let listeners = self.listen()?;
+        let mut files = SocketFiles::default();
+        let listeners = self.listen(&mut files)?;
         let places: Vec<Place> = listeners.iter().map(|(_, place)| place.clone()).collect();
         let board = Arc::new(Switchboard::default());
         let faults = Faults::new(Arc::clone(&board));
@@ -141,7 +142,8 @@ impl Builder {
         let thread = std::thread::Builder::new()
             .name("hedgerow-test-server".to_owned())
             .spawn(move || run(event_loop, cpu, &started))?;
-        let server = Server { places, board, faults, counters, thread: Some(thread) };
+        let server =
+            Server { places, board, faults, counters, thread: Some(thread), _files: files };
         match start.recv() {
             Ok(Ok(())) => Ok(server),
             Ok(Err(error)) => Err(error),
@@ -149,7 +151,7 @@ impl Builder {
         }
     }
 
-    fn listen(&self) -> io::Result<Vec<(Listener, Place)>> {
+    fn listen(&self, files: &mut SocketFiles) -> io::Result<Vec<(Listener, Place)>> {
         let mut listeners = Vec::new();
         let default = ["127.0.0.1:0".to_owned()];
         let tcp =
@@ -166,6 +168,7 @@ impl Builder {
             let place = Place::Unix(path.clone());
             let bound = Listener::bind(&place);
             listeners.push(bound.map_err(|error| named(&path.display().to_string(), &error))?);
+            files.0.push(path.clone());
         }
         Ok(listeners)
     }
@@ -231,6 +234,21 @@ pub struct Server {
     faults: Faults,
     counters: Arc<Counters>,
     thread: Option<JoinHandle<()>>,
+    /// Dropped last: the thread has closed its listeners by then.
+    _files: SocketFiles,
+}
+
+/// Socket files that this server made; removed on drop.
+#[derive(Debug, Default)]
+struct SocketFiles(Vec<PathBuf>);
+
+impl Drop for SocketFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Somebody else may have removed it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl Server {
@@ -304,12 +322,6 @@ impl Server {
         let Some(thread) = self.thread.take() else { return };
         // An error is a panic of that thread, which has been printed.
         let _ = thread.join();
-        for place in &self.places {
-            if let Place::Unix(path) = place {
-                // Somebody else may have removed it.
-                let _ = std::fs::remove_file(path);
-            }
-        }
     }
 }
 

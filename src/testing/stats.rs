@@ -36,8 +36,8 @@ impl Counters {
 
 /// A snapshot of a server's counters, since it started.
 ///
-/// The counters are written once for each batch of requests that was read together, before its
-/// replies are sent: who has read a reply finds it counted.
+/// Requests are counted before their replies are sent: who has read a reply finds its request counted.
+/// Bytes written are counted right after the write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

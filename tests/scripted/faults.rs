@@ -182,6 +182,31 @@ fn new_connections_can_be_turned_away() {
     assert_eq!(server.stats().open, 0);
 }
 
+/// Design section 4, test server. Fails if a port that is taken while connections are refused is given
+/// up, or a Unix socket cannot be refused and opened again.
+#[test]
+fn a_refusing_server_comes_back() {
+    let server = Server::start().expect("start");
+    let address = server.addr().expect("an address");
+    server.faults().admit(Admission::Refuse);
+    let squatter = std::net::TcpListener::bind(address).expect("the port is free");
+    server.faults().admit(Admission::Open);
+    drop(squatter);
+    let until = Instant::now() + crate::raw::PATIENCE;
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < until, "never back");
+    }
+    Raw::connect(&server).says("PING", "+PONG\r\n");
+
+    let path = std::env::temp_dir().join(format!("hedgerow-refuse-{}.sock", std::process::id()));
+    let server = Server::builder().unix(&path).start().expect("start");
+    let connect = || std::os::unix::net::UnixStream::connect(&path);
+    server.faults().admit(Admission::Refuse);
+    assert_eq!(connect().expect_err("refused").kind(), ErrorKind::ConnectionRefused);
+    server.faults().admit(Admission::Open);
+    connect().expect("open again");
+}
+
 /// Design section 4, test server. Fails if a handle that outlives its server hangs or panics.
 #[test]
 fn faults_outlive_the_server() {

@@ -10,7 +10,7 @@ use crate::command::flags::Flags;
 use audited::AUDITS;
 use generated::ROWS;
 pub use row::{Answer, Ask, Group};
-use row::{Audit, Row};
+use row::{Audit, Begin, Find, KeySpec, Row};
 
 /// Number of commands and subcommands in the table.
 const COUNT: usize = ROWS.len();
@@ -51,6 +51,21 @@ static FLAGS: [Flags; COUNT] = {
     let mut index = 0;
     while index < COUNT {
         all[index] = Flags::from_bits(ROWS[index].bits | AUDITS[index].flags().bits());
+        index += 1;
+    }
+    all
+};
+
+/// The fixed position of each row's first key; 0 where there is none.
+static FIRST_KEYS: [u8; COUNT] = {
+    let mut all = [0; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        if let [KeySpec { begin: Begin::Index(at), find: Find::Range { .. }, .. }, ..] =
+            ROWS[index].keys
+        {
+            all[index] = *at as u8;
+        }
         index += 1;
     }
     all
@@ -163,6 +178,13 @@ impl Spec {
     /// meant when it is not asked for.
     pub(crate) fn row(self) -> &'static Row {
         &ROWS[usize::from(self.0).min(COUNT - 1)]
+    }
+
+    /// The position of the first key or channel, the name being at 0, where it does not depend on
+    /// the arguments.
+    #[inline]
+    pub(crate) fn first_key_index(self) -> Option<usize> {
+        FIRST_KEYS.get(usize::from(self.0)).copied().filter(|index| *index != 0).map(usize::from)
     }
 
     /// The audited columns.
