@@ -146,7 +146,7 @@ impl Ring {
     /// Queues a send and the no-op that tells if it did not go out whole (rule 1). The two must be
     /// in one submission to be linked.
     fn push_send(&mut self, send: squeue::Entry) {
-        let mut queue = self.ring.submission();
+        let queue = self.ring.submission();
         let room = queue.capacity() - queue.len();
         drop(queue);
         if room < 2 {

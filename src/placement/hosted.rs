@@ -453,7 +453,7 @@ impl HostPlace {
         };
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|e| failed(e.into()))?;
-        let timer = AsyncFd::register(fd).map_err(failed)?;
+        let timer = AsyncFd::register(fd).map_err(|(_, e)| failed(e))?;
         let topology = Arc::new(Topology::standalone(options));
         let now = Instant::now();
         let engine = Engine::new(HostOut::default(), topology, now, fastrand::u64(..));
