@@ -15,8 +15,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use io_uring::types::{CancelBuilder, Fd, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};

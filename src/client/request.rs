@@ -237,6 +237,11 @@ impl<P: Place, R> Request<P, R> {
         self.passage.set_limit(Limit::At(Instant::from_std(at)));
     }
 
+    #[cfg(feature = "hosted")]
+    pub(crate) fn deadline_at(&mut self, at: Instant) {
+        self.passage.set_limit(Limit::At(at));
+    }
+
     pub(crate) fn timeout(&mut self, time: Duration) {
         self.passage.set_limit(Limit::After(time));
     }

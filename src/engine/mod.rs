@@ -78,6 +78,19 @@ pub struct Counters {
     pub connects: u64,
 }
 
+impl Counters {
+    /// The sum of two engines' counters.
+    pub(crate) fn plus(self, other: Counters) -> Counters {
+        Counters {
+            commands: self.commands + other.commands,
+            replies: self.replies + other.replies,
+            pushes: self.pushes + other.pushes,
+            timeouts: self.timeouts + other.timeouts,
+            connects: self.connects + other.connects,
+        }
+    }
+}
+
 /// The requests and links of one client in one placement.
 pub struct Engine<O: Outside> {
     out: O,

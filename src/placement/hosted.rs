@@ -201,10 +201,8 @@ impl Lane {
 
     fn set_timer(&self, at: Instant) {
         let ns = if at == Instant::NEVER { 0 } else { at.as_nanos().max(1) };
-        let value = Timespec {
-            tv_sec: (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as i64,
-        };
+        let value =
+            Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
         let interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         let new = Itimerspec { it_interval: interval, it_value: value };
         // It fails only for invalid arguments, which these are not.
@@ -241,7 +239,9 @@ impl Lane {
                     let mut engine = lock(&self.engine);
                     engine.handle_sent(Instant::now(), LINK, n, idle);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.wait_writable(sender, half.clone()),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait_writable(sender, half.clone())
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
                     // The reader sees the same end, with what the server still said before it.
@@ -453,7 +453,10 @@ impl HostPlace {
         };
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|e| failed(e.into()))?;
-        let timer = AsyncFd::register(fd).map_err(|(_, e)| failed(e))?;
+        // Deprecated for descriptors that can be closed behind its back; this one is owned by it. The
+        // replacement is unsafe to call, which this crate forbids itself.
+        #[allow(deprecated)]
+        let timer = AsyncFd::new(fd).map_err(failed)?;
         let topology = Arc::new(Topology::standalone(options));
         let now = Instant::now();
         let engine = Engine::new(HostOut::default(), topology, now, fastrand::u64(..));
