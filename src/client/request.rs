@@ -124,7 +124,7 @@ impl<P: Place> Passage<P> {
                 }
                 Redeemed::Admitted => {
                     let encoded = self.encoded();
-                    self.place.with(|engine, _| engine.queue_admitted(id, &encoded));
+                    self.place.with(|engine, now| engine.queue_admitted(now, id, &encoded));
                     self.place.queued(&mut self.duty, cx);
                 }
             }
@@ -157,7 +157,7 @@ impl<P: Place> Passage<P> {
             }
             Submitted::Refused(error, _waker) => {
                 self.state = State::Over;
-                Poll::Ready(Err(error.with_command(self.name())))
+                Poll::Ready(Err(self.explain(error)))
             }
         }
     }
@@ -175,6 +175,22 @@ impl<P: Place> Passage<P> {
             return Err(Error::new(ErrorKind::Refused, Fate::NotSent, text));
         }
         Ok(())
+    }
+
+    /// The error with what only the request knows: its command, and the time that it had.
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let ran_out = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotConnected);
+        let error = error.with_command(self.name());
+        if !ran_out || error.timeout().is_some() {
+            return error;
+        }
+        let had = match self.limit {
+            Limit::Default => self.place.with(|engine, _| engine.options().command_timeout),
+            Limit::After(time) => Some(time),
+            Limit::At(_) => None,
+        };
+        error.with_timeout(had)
     }
 
     /// Gives memory of the body back to the engine, where that pays.
@@ -252,7 +268,7 @@ impl<P: Place, R: FromReply<KeptOf<P::Out>>> Future for Request<P, R> {
                 this.passage.give_back(body);
                 value.map_err(|e| e.with_command(this.passage.name()))
             }
-            Err(error) => Err(error.with_command(this.passage.name())),
+            Err(error) => Err(this.passage.explain(error)),
         })
     }
 }
