@@ -1,0 +1,44 @@
+//! The machine that a report was made on.
+
+use super::cpus::Cpus;
+use serde::Serialize;
+
+/// What a reader needs to compare two reports. No name of the machine is told.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    system: String,
+    kernel: String,
+    architecture: &'static str,
+    cpu: Option<String>,
+    /// Cpus that this process may use.
+    cpus_allowed: Vec<usize>,
+}
+
+impl Machine {
+    /// This machine.
+    pub(crate) fn new() -> Machine {
+        let system = rustix::system::uname();
+        Machine {
+            system: system.sysname().to_string_lossy().into_owned(),
+            kernel: system.release().to_string_lossy().into_owned(),
+            architecture: std::env::consts::ARCH,
+            cpu: cpu_name(),
+            cpus_allowed: Cpus::allowed().0,
+        }
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "system      {} {} ({})", self.system, self.kernel, self.architecture)?;
+        writeln!(f, "cpu         {}", self.cpu.as_deref().unwrap_or("unknown"))?;
+        write!(f, "cpus        {}", Cpus(self.cpus_allowed.clone()))
+    }
+}
+
+/// The processor's name, where the kernel tells it.
+fn cpu_name() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
