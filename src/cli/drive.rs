@@ -162,7 +162,8 @@ pub(crate) async fn watch<G: Ground>(ground: &G) -> Cost {
             break;
         }
         let look = now + LOOK;
-        let at = if now < frame.start { look.min(frame.start) } else { look.min(last(frame.end, now)) };
+        let at =
+            if now < frame.start { look.min(frame.start) } else { look.min(last(frame.end, now)) };
         sleep_or_finish(ground, at).await;
     }
     ground.cost().since(at_start.unwrap_or_else(|| ground.cost()))

@@ -37,7 +37,8 @@ mod tests {
         assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(parse("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(parse("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["10", "s", "", "-1s", "1e300h", "nans", "infs", "10 s", "5days", "1ß", "é"] {
+        for wrong in ["10", "s", "", "-1s", "1e300h", "nans", "infs", "10 s", "5days", "1ß", "é"]
+        {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -3,9 +3,7 @@
 use super::drive::Measured;
 use super::record::Part;
 use hdrhistogram::serialization::V2DeflateSerializer;
-use hdrhistogram::serialization::interval_log::{
-    IntervalLogWriter, IntervalLogWriterBuilder, Tag,
-};
+use hdrhistogram::serialization::interval_log::{IntervalLogWriter, IntervalLogWriterBuilder, Tag};
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 

@@ -141,7 +141,8 @@ impl Plan {
     /// Bytes of names and values that loading sends.
     pub(crate) fn load_bytes(&self) -> u64 {
         let each = |verb: &Verb| {
-            (verb.prefix().len() as u64 + NAME_LEN + self.value_size.mean()).saturating_mul(self.keys)
+            (verb.prefix().len() as u64 + NAME_LEN + self.value_size.mean())
+                .saturating_mul(self.keys)
         };
         self.loads.iter().map(each).fold(0, u64::saturating_add)
     }
@@ -240,7 +241,9 @@ fn placement(args: &BenchArgs) -> Result<Placement, String> {
             ];
             match cores_only.into_iter().find(|(_, given)| *given) {
                 Some((flag, _)) => Err(format!("{flag} belongs to --door cores, not to hosted")),
-                None => Ok(Placement::Hosted { workers: count("--workers", args.workers, 2, 1024)? }),
+                None => {
+                    Ok(Placement::Hosted { workers: count("--workers", args.workers, 2, 1024)? })
+                }
             }
         }
     }

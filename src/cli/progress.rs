@@ -83,7 +83,11 @@ impl Progress {
                 let (at, length, text) = state(&told, &fill, warmup, until);
                 bar.set_length(length);
                 bar.set_position(at.min(length));
-                bar.set_message(if runs > 1 { format!("run {} of {runs}: {text}", run + 1) } else { text });
+                bar.set_message(if runs > 1 {
+                    format!("run {} of {runs}: {text}", run + 1)
+                } else {
+                    text
+                });
                 std::thread::park_timeout(DRAW);
             }
             bar.finish_and_clear();

@@ -28,9 +28,9 @@ impl Times {
     pub(crate) fn new() -> Times {
         let bounded = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
         // The bounds are constants that the library accepts; a growing histogram is as right.
-        let histogram = bounded.or_else(|_| Histogram::new(DIGITS)).unwrap_or_else(|_| {
-            unreachable!("three digits are between 0 and 5")
-        });
+        let histogram = bounded
+            .or_else(|_| Histogram::new(DIGITS))
+            .unwrap_or_else(|_| unreachable!("three digits are between 0 and 5"));
         Times { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
 

@@ -24,7 +24,12 @@ pub(crate) struct Report {
 
 impl Report {
     /// The report of these runs; `target` is the server's address without credentials.
-    pub(crate) fn new(plan: &Plan, target: &str, rung: Option<String>, runs: &[Measured]) -> Report {
+    pub(crate) fn new(
+        plan: &Plan,
+        target: &str,
+        rung: Option<String>,
+        runs: &[Measured],
+    ) -> Report {
         let mut all = Measured::of_lanes(None);
         all.cost.enters = Some(0);
         runs.iter().for_each(|run| all.merge_run(run));

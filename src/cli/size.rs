@@ -75,7 +75,8 @@ mod tests {
         assert_eq!(ValueSize::parse("0"), Ok(ValueSize { min: 0, max: 0 }));
         assert_eq!(ValueSize::parse("1KiB"), Ok(ValueSize { min: 1024, max: 1024 }));
         assert_eq!(ValueSize::parse("16-1KiB"), Ok(ValueSize { min: 16, max: 1024 }));
-        for wrong in ["", "x", "1K", "2-1", "513MiB", "99999999999999999999", "-", "1-", "1.5", "é"] {
+        for wrong in ["", "x", "1K", "2-1", "513MiB", "99999999999999999999", "-", "1-", "1.5", "é"]
+        {
             assert!(ValueSize::parse(wrong).is_err(), "{wrong}");
         }
         let mut dice = fastrand::Rng::with_seed(1);

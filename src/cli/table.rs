@@ -121,7 +121,10 @@ fn write_errors(out: &mut String, figures: &Figures) -> std::fmt::Result {
 
 fn write_cost(out: &mut String, figures: &Figures) -> std::fmt::Result {
     if let Some(cpu) = figures.cpu_us_per_request {
-        writeln!(out, "CPU           {cpu:.3} us per request (user and system, load threads only)")?;
+        writeln!(
+            out,
+            "CPU           {cpu:.3} us per request (user and system, load threads only)"
+        )?;
     }
     if let Some(enters) = figures.enters_per_request {
         writeln!(out, "enters        {enters:.3} per request")?;
