@@ -47,20 +47,9 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
 
 /// All runs, or those before the user's Ctrl-C.
 fn measure(plan: &Arc<Plan>, target: &Target) -> Result<Vec<Measured>, String> {
-    let payload = payload(plan);
     let mut runs = Vec::new();
     for number in 0..plan.runs {
-        let fill = match number {
-            0 => Fill::new(plan),
-            _ => Fill::new(&Plan { loads: Vec::new(), ..Plan::clone(plan) }),
-        };
-        let run = Arc::new(Run {
-            number,
-            loaded: Gate::new(plan.lanes()),
-            fill: Arc::new(fill),
-            told: Arc::new(Told::new(plan.lanes())),
-            payload: payload.clone(),
-        });
+        let run = Arc::new(shared(plan, number));
         let progress = Progress::start(plan, number, run.told.clone(), run.fill.clone());
         let lanes = target.run(plan, &run);
         drop(progress);
@@ -72,6 +61,18 @@ fn measure(plan: &Arc<Plan>, target: &Target) -> Result<Vec<Measured>, String> {
         }
     }
     Ok(runs)
+}
+
+/// What the lanes of run `number` share; the first run loads the keys.
+pub(crate) fn shared(plan: &Plan, number: u32) -> Run {
+    let loads = if number == 0 { plan.loads.clone() } else { Vec::new() };
+    Run {
+        number,
+        loaded: Gate::new(plan.lanes()),
+        fill: Arc::new(Fill::new(&Plan { loads, ..plan.clone() })),
+        told: Arc::new(Told::new(plan.lanes())),
+        payload: payload(plan),
+    }
 }
 
 /// Bytes of the largest value, drawn from the seed: they do not compress.

@@ -35,10 +35,14 @@ pub(crate) trait Ground: Clock + Clone {
     fn tell(&self, progress: (u64, u64));
 }
 
-/// Where a lane's requests go.
-pub(crate) trait LoadDoor {
-    /// Sends one request with `value` (empty where it has none) and awaits what becomes of it.
-    fn call(&self, order: &Order, value: &[u8]) -> impl Future<Output = Outcome>;
+/// Where a lane's requests go. The request's type has a name, so that a host can ask for `Send`.
+pub(crate) trait LoadDoor: Clone {
+    /// A request on its way.
+    type Request: Future;
+    /// Sends one request with `value` (empty where it has none).
+    fn send(&self, order: &Order, value: &[u8]) -> Self::Request;
+    /// What became of it.
+    fn outcome(answer: <Self::Request as Future>::Output) -> Outcome;
 }
 
 /// What a load cost: the lane's own threads and connections.
@@ -78,7 +82,7 @@ pub(crate) async fn sender<G: Ground, D: LoadDoor>(
     let mut now = ground.now();
     while let Some((order, sent)) = next_order(&ground, index, now).await {
         let value = payload.get(..order.value_len).unwrap_or(&payload);
-        let outcome = door.call(&order, value).await;
+        let outcome = D::outcome(door.send(&order, value).await);
         let failed = matches!(outcome, Outcome::Failed(_));
         now = ground.now();
         let open = ground.load(|load| {
@@ -116,14 +120,15 @@ async fn next_order<G: Ground>(ground: &G, index: usize, now: Instant) -> Option
 
 /// The dispatcher of an open loop: gives arrivals to idle senders when they are due. What finds
 /// no idle sender waits in the schedule, and counts from its planned instant.
-pub(crate) async fn dispatcher<G: Ground>(ground: G) {
+/// `clock` is one that sleeps finely.
+pub(crate) async fn dispatcher<G: Ground, C: Clock>(ground: G, clock: C) {
     let mut wake = Vec::new();
     loop {
         let now = ground.now();
         let next = ground.load(|load| load.dispatch(now, &mut wake));
         wake.drain(..).for_each(Waker::wake);
         match next {
-            Dispatch::Sleep(at) => ground.sleep_until(at).await,
+            Dispatch::Sleep(at) => clock.sleep_until(at).await,
             Dispatch::Busy => wait_for_idle(&ground).await,
             Dispatch::Over => return,
         }
@@ -140,9 +145,9 @@ async fn wait_for_idle<G: Ground>(ground: &G) {
     .await;
 }
 
-/// Watches a lane from its begin to its end, and gives its cost within the measurement. The
-/// senders (and the dispatcher) were started before.
-pub(crate) async fn watch<G: Ground>(ground: &G) -> Cost {
+/// Watches a lane from its begin to its end, and gives what it measured. The senders (and the
+/// dispatcher) were started before; what they still wait for at the end counts as unanswered.
+pub(crate) async fn watch<G: Ground>(ground: &G) -> Measured {
     let mut wake = Vec::new();
     let mut at_start = None;
     loop {
@@ -166,7 +171,10 @@ pub(crate) async fn watch<G: Ground>(ground: &G) -> Cost {
             if now < frame.start { look.min(frame.start) } else { look.min(last(frame.end, now)) };
         sleep_or_finish(ground, at).await;
     }
-    ground.cost().since(at_start.unwrap_or_else(|| ground.cost()))
+    let cost = ground.cost().since(at_start.unwrap_or_else(|| ground.cost()));
+    let now = ground.now();
+    let load = ground.load(|load| load.finish(now));
+    Measured { load, cost, interrupted: ground.is_stopped() }
 }
 
 /// The end, if it is still ahead.

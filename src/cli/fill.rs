@@ -93,7 +93,7 @@ impl Fill {
     async fn task<C: Clock, D: LoadDoor>(&self, clock: &C, door: &D, payload: &[u8]) {
         while let Some(order) = self.next(clock.now()) {
             let value = payload.get(..order.value_len).unwrap_or(payload);
-            match door.call(&order, value).await {
+            match D::outcome(door.send(&order, value).await) {
                 Outcome::Failed(kind) => {
                     let _ = self.failed.set(kind.into_owned());
                 }
@@ -124,6 +124,8 @@ mod tests {
     use hedgerow_runtime::time::Instant;
     use std::cell::RefCell;
     use std::collections::BTreeSet;
+    use std::future::{Ready, ready};
+    use std::rc::Rc;
     use std::task::{Context, Waker};
 
     struct Still;
@@ -136,16 +138,23 @@ mod tests {
         async fn sleep_until(&self, _: Instant) {}
     }
 
-    struct Seen(RefCell<BTreeSet<Vec<u8>>>, bool);
+    #[derive(Clone)]
+    struct Seen(Rc<RefCell<BTreeSet<Vec<u8>>>>, bool);
 
     impl LoadDoor for Seen {
-        async fn call(&self, order: &Order, value: &[u8]) -> Outcome {
+        type Request = Ready<Outcome>;
+
+        fn send(&self, order: &Order, value: &[u8]) -> Ready<Outcome> {
             assert!((16..=32).contains(&value.len()));
             if self.1 {
-                return Outcome::Failed("OOM".into());
+                return ready(Outcome::Failed("OOM".into()));
             }
             assert!(self.0.borrow_mut().insert(order.key.as_bytes().to_vec()), "loaded twice");
-            Outcome::Hit
+            ready(Outcome::Hit)
+        }
+
+        fn outcome(answer: Outcome) -> Outcome {
+            answer
         }
     }
 
@@ -156,7 +165,7 @@ mod tests {
             keys: Some(100),
             ..BenchArgs::default()
         });
-        let (fill, door) = (Fill::new(&plan.unwrap()), [Seen(RefCell::default(), fails)]);
+        let (fill, door) = (Fill::new(&plan.unwrap()), [Seen(Rc::default(), fails)]);
         let mut run = Box::pin(fill.run(&Still, &door, &[b'x'; 32]));
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(ended) = run.as_mut().poll(&mut cx) else { panic!("nothing to wait for") };

@@ -8,6 +8,17 @@ use std::time::Duration;
 /// How often a waiting lane looks.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// See [`Gate::promise`].
+#[derive(Debug)]
+pub(crate) struct Promise<'a>(&'a Gate);
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        // An open gate is not looked at for this.
+        self.0.broken.store(true, Ordering::Release);
+    }
+}
+
 /// One gate for all lanes of a run.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -24,9 +35,10 @@ impl Gate {
         Gate { lanes, here, begin_ns, broken: AtomicBool::new(false) }
     }
 
-    /// A lane cannot come, so nobody waits for it.
-    pub(crate) fn break_up(&self) {
-        self.broken.store(true, Ordering::Release);
+    /// A lane's promise to come: while it stands the others wait; when it is dropped before the
+    /// gate opened (an error, a panic) nobody waits any longer.
+    pub(crate) fn promise(&self) -> Promise<'_> {
+        Promise(self)
     }
 
     /// The instant at which the last lane came.
@@ -54,5 +66,76 @@ impl Gate {
             }
             clock.sleep_until(clock.now() + LOOK).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// A clock that moves on by itself; a sleep yields once, so that others run.
+    #[derive(Default)]
+    struct Moving(Cell<u64>);
+
+    impl Clock for Moving {
+        fn now(&self) -> Instant {
+            Instant::from_nanos(self.0.get() + 1)
+        }
+
+        async fn sleep_until(&self, at: Instant) {
+            let mut yielded = false;
+            std::future::poll_fn(|_| {
+                if std::mem::replace(&mut yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            self.0.set(self.0.get().max(at.as_nanos()));
+        }
+    }
+
+    /// Lanes begin at one instant. Fails if the first one begins without the others.
+    #[test]
+    fn opens_for_all() {
+        let (gate, clock) = (Gate::new(2), Moving::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut one, mut two) = (pin!(gate.pass(&clock)), pin!(gate.pass(&clock)));
+        for _ in 0..5 {
+            assert!(one.as_mut().poll(&mut cx).is_pending());
+        }
+        let (mut first, mut second) = (None, None);
+        for _ in 0..5 {
+            if let (None, Poll::Ready(begin)) = (second, two_poll(&mut two, &mut cx, second)) {
+                second = Some(begin);
+            }
+            if let (None, Poll::Ready(begin)) = (first, two_poll(&mut one, &mut cx, first)) {
+                first = Some(begin);
+            }
+        }
+        assert!(first.is_some() && first == second && first != Some(None));
+    }
+
+    fn two_poll<F: Future>(
+        future: &mut std::pin::Pin<&mut F>,
+        cx: &mut Context<'_>,
+        done: Option<F::Output>,
+    ) -> Poll<F::Output> {
+        if done.is_some() { Poll::Pending } else { future.as_mut().poll(cx) }
+    }
+
+    /// A lane that failed frees the others. Fails if they wait for it for ever.
+    #[test]
+    fn broken_promise_frees_the_others() {
+        let (gate, clock) = (Gate::new(2), Moving::default());
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut one = pin!(gate.pass(&clock));
+        assert!(one.as_mut().poll(&mut cx).is_pending());
+        drop(gate.promise());
+        let mut ended = one.as_mut().poll(&mut cx);
+        while ended.is_pending() {
+            ended = one.as_mut().poll(&mut cx);
+        }
+        assert_eq!(ended, Poll::Ready(None));
     }
 }

@@ -340,8 +340,9 @@ impl Load {
         self.frame
     }
 
-    /// The figures at the end of the run.
-    pub(crate) fn into_figures(mut self, now: Instant) -> LoadFigures {
+    /// Ends the load and gives its figures. A sender that comes back later finds it closed.
+    pub(crate) fn finish(&mut self, now: Instant) -> LoadFigures {
+        self.closed_at.get_or_insert(now);
         let closed_at = self.closed_at.unwrap_or(now).min(self.frame.end);
         let ends = match self.frame.end {
             _ if self.cut => closed_at,
@@ -355,7 +356,7 @@ impl Load {
             unsent: self.unsent(closed_at),
             unanswered: self.in_flight,
             stalled: self.stalled,
-            recorder: self.recorder,
+            recorder: std::mem::take(&mut self.recorder),
         }
     }
 

@@ -14,8 +14,10 @@ mod duration;
 mod fill;
 mod gate;
 mod hdr;
+mod hosted;
 mod json;
 mod keys;
+mod lane;
 mod load;
 mod machine;
 mod mix;
@@ -31,6 +33,7 @@ mod size;
 mod stop;
 mod table;
 mod target;
+mod threads;
 
 use args::{Args, Task};
 use clap::Parser;

@@ -147,11 +147,11 @@ impl Plan {
         self.loads.iter().map(each).fold(0, u64::saturating_add)
     }
 
-    /// How many lanes put on load: cores, or threads of the runtime.
+    /// How many lanes put on load: cores, or threads of the runtime (each with a task at least).
     pub(crate) fn lanes(&self) -> usize {
         match &self.door {
             Placement::Cores { cpus, .. } => cpus.0.len(),
-            Placement::Hosted { workers } => *workers as usize,
+            Placement::Hosted { workers } => u64::from(*workers).min(self.in_flight()) as usize,
         }
     }
 

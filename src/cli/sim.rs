@@ -24,7 +24,7 @@ pub(crate) struct World {
     timer_id: Cell<u64>,
     tasks: RefCell<Vec<Option<Task>>>,
     ready: Ready,
-    load: RefCell<Option<Load>>,
+    load: RefCell<Load>,
     /// When the user presses Ctrl-C.
     stop_at: Instant,
     server: Box<dyn Fn(&Order, u64) -> u64>,
@@ -90,7 +90,7 @@ impl Clock for Here {
 
 impl Ground for Here {
     fn load<R>(&self, f: impl FnOnce(&mut Load) -> R) -> R {
-        f(self.0.load.borrow_mut().as_mut().unwrap())
+        f(&mut self.0.load.borrow_mut())
     }
 
     fn cost(&self) -> Cost {
@@ -105,11 +105,19 @@ impl Ground for Here {
 }
 
 impl LoadDoor for Here {
-    async fn call(&self, order: &Order, value: &[u8]) -> Outcome {
+    type Request = Pin<Box<dyn Future<Output = Outcome>>>;
+
+    fn send(&self, order: &Order, value: &[u8]) -> Self::Request {
         assert_eq!(value.len(), order.value_len);
-        let at = (self.0.server)(order, self.0.now_ns.get());
-        self.sleep_until(Instant::from_nanos(at)).await;
-        Outcome::Hit
+        let (here, at) = (self.clone(), (self.0.server)(order, self.0.now_ns.get()));
+        Box::pin(async move {
+            here.sleep_until(Instant::from_nanos(at)).await;
+            Outcome::Hit
+        })
+    }
+
+    fn outcome(answer: Outcome) -> Outcome {
+        answer
     }
 }
 
@@ -131,7 +139,7 @@ pub(crate) fn run(
         timer_id: Cell::new(0),
         tasks: RefCell::default(),
         ready: Ready::default(),
-        load: RefCell::new(Some(load)),
+        load: RefCell::new(load),
         stop_at: BEGIN + stop_after,
         server: Box::new(move |order, at| server(order, at - begin).saturating_add(begin)),
     }));
@@ -140,16 +148,12 @@ pub(crate) fn run(
         here.spawn(sender(here.clone(), here.clone(), index, payload.clone()));
     }
     if !plan.is_closed() {
-        here.spawn(dispatcher(here.clone()));
+        here.spawn(dispatcher(here.clone(), here.clone()));
     }
     let measured = Rc::new(RefCell::new(None));
     let (out, watcher) = (measured.clone(), here.clone());
     here.spawn(async move {
-        let cost = watch(&watcher).await;
-        let load = watcher.0.load.borrow_mut().take().unwrap();
-        let interrupted = watcher.is_stopped();
-        let load = load.into_figures(watcher.now());
-        *out.borrow_mut() = Some(Measured { load, cost, interrupted });
+        *out.borrow_mut() = Some(watch(&watcher).await);
         // The lane ends here, whatever its tasks still wait for.
         watcher.0.timers.borrow_mut().clear();
         watcher.0.ready.lock().unwrap().clear();
