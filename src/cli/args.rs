@@ -22,6 +22,7 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Puts load on a server and reports throughput, latency and cost.
+    #[command(allow_negative_numbers = true)]
     Bench(Box<BenchArgs>),
     /// Prints what this machine offers to the client, and what to change.
     Doctor,

@@ -38,7 +38,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     let began = SystemTime::now();
     let runs = measure(&plan, &target).map_err(Failure::Failed)?;
     let report = Report::new(&plan, target.address(), target.rung(), &runs);
-    say(&table::text(&report.result, runs.len() as u32))?;
+    say(&table::text(target.address(), &plan, &report.result, runs.len() as u32))?;
     // Both files are tried, so that one full disk does not cost the other report.
     let json = json.map_or(Ok(()), |out| out.write(|out| json::write(out, &report)));
     let hdr = hdr.map_or(Ok(()), |out| out.write(|out| hdr::write(out, began, &runs)));

@@ -91,7 +91,7 @@ impl Plan {
             keys: keys(&args)?,
             key_dist: args.key_dist.unwrap_or(KeyDist::Uniform),
             loads: Vec::new(),
-            seed: args.seed.unwrap_or_else(|| fastrand::u64(..)),
+            seed: args.seed.unwrap_or_else(|| fastrand::u32(..).into()),
             runs: count("--runs", args.runs, 1, MOST_RUNS)?,
             mix: match args.mix {
                 Some(mix) => mix,
@@ -180,6 +180,21 @@ impl Plan {
     /// Whether the loop is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.pace == Pace::Closed
+    }
+}
+
+impl std::fmt::Display for Plan {
+    /// One line: the load, without the server.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lanes = match &self.door {
+            Placement::Cores { cpus, .. } => format!("cpu {cpus}"),
+            Placement::Hosted { workers } => format!("tokio, {workers} workers"),
+        };
+        let (connections, depth, mix) = (self.connections, self.depth, &self.mix);
+        let each = if matches!(self.door, Placement::Cores { .. }) { " each" } else { "" };
+        write!(f, "{lanes}; {connections} connections{each}, {depth} in flight on each; ")?;
+        write!(f, "{mix}; {} keys, {}; values {}; ", self.keys, self.key_dist, self.value_size)?;
+        write!(f, "seed {}", self.seed)
     }
 }
 

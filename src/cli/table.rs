@@ -1,11 +1,13 @@
 //! The report for people.
 
+use super::plan::Plan;
 use super::report::{Figures, Spread};
 use std::fmt::Write;
 
-/// The table: units stand beside every number.
-pub(crate) fn text(figures: &Figures, runs: u32) -> String {
-    let mut out = String::new();
+/// The table: units stand beside every number. `target` is the server's address without
+/// credentials; `runs` is how many were merged.
+pub(crate) fn text(target: &str, plan: &Plan, figures: &Figures, runs: u32) -> String {
+    let mut out = format!("{target}; {plan}\n");
     // Writing into a String cannot fail.
     let _ = write_all(&mut out, figures, runs);
     out
