@@ -1,12 +1,12 @@
 //! What was typed. Each flag is checked by itself here; what flags mean together is `plan`'s part.
 
 use super::arrival::Arrivals;
-use super::cpus::Cpus;
 use super::keys::KeyDist;
 use super::mix::Mix;
 use super::size::ValueSize;
 use super::{duration, rate};
 use clap::{Parser, Subcommand, ValueEnum};
+use hedgerow_runtime::cpu::CpuList;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,8 +37,8 @@ pub(crate) struct BenchArgs {
     pub(crate) url: Option<String>,
 
     /// Cpus that put on load, one core each, such as 1 or 2-3,6 [default: the last allowed cpu]
-    #[arg(long, value_name = "LIST", value_parser = Cpus::parse)]
-    pub(crate) cores: Option<Cpus>,
+    #[arg(long, value_name = "LIST", value_parser = str::parse::<CpuList>)]
+    pub(crate) cores: Option<CpuList>,
 
     /// Connections per core; with --door hosted: of the client [default: 1]
     #[arg(long, value_name = "N")]

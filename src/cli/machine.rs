@@ -1,6 +1,6 @@
 //! The machine that a report was made on.
 
-use super::cpus::Cpus;
+use hedgerow_runtime::cpu::{self, CpuList};
 use serde::Serialize;
 
 /// What a reader needs to compare two reports. No name of the machine is told.
@@ -11,7 +11,7 @@ pub(crate) struct Machine {
     architecture: &'static str,
     cpu: Option<String>,
     /// Cpus that this process may use.
-    cpus_allowed: Vec<usize>,
+    cpus_allowed: Vec<u32>,
 }
 
 impl Machine {
@@ -23,7 +23,7 @@ impl Machine {
             kernel: system.release().to_string_lossy().into_owned(),
             architecture: std::env::consts::ARCH,
             cpu: cpu_name(),
-            cpus_allowed: Cpus::allowed().0,
+            cpus_allowed: cpu::allowed().map(|cpus| cpus.iter().collect()).unwrap_or_default(),
         }
     }
 }
@@ -32,7 +32,7 @@ impl std::fmt::Display for Machine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "system      {} {} ({})", self.system, self.kernel, self.architecture)?;
         writeln!(f, "cpu         {}", self.cpu.as_deref().unwrap_or("unknown"))?;
-        write!(f, "cpus        {}", Cpus(self.cpus_allowed.clone()))
+        write!(f, "cpus        {}", self.cpus_allowed.iter().copied().collect::<CpuList>())
     }
 }
 

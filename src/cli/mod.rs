@@ -7,7 +7,6 @@
 mod args;
 mod arrival;
 mod bench;
-mod cpus;
 mod doctor;
 mod drive;
 mod duration;

@@ -49,7 +49,7 @@ impl Report {
 struct PlanFacts {
     target: String,
     door: &'static str,
-    cores: Option<Vec<usize>>,
+    cores: Option<Vec<u32>>,
     workers: Option<u32>,
     /// The rung that was used.
     rung: Option<String>,
@@ -76,7 +76,7 @@ impl PlanFacts {
     fn new(plan: &Plan, target: &str, rung: Option<String>) -> PlanFacts {
         let (door, cores, workers, park) = match &plan.door {
             Placement::Cores { cpus, park, .. } => {
-                ("cores", Some(cpus.0.clone()), None, Some(park.name()))
+                ("cores", Some(cpus.iter().collect()), None, Some(park.name()))
             }
             Placement::Hosted { workers } => ("hosted", None, Some(*workers), None),
         };
