@@ -83,7 +83,7 @@ pub(crate) async fn sender<G: Ground, D: LoadDoor>(
     while let Some((order, sent)) = next_order(&ground, index, now).await {
         let value = payload.get(..order.value_len).unwrap_or(&payload);
         let outcome = D::outcome(door.send(&order, value).await);
-        let failed = matches!(outcome, Outcome::Failed(_));
+        let failed = matches!(outcome, Outcome::Failed(_) | Outcome::Lost(_));
         now = ground.now();
         let open = ground.load(|load| {
             load.done(&order, sent, now, outcome);

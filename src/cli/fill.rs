@@ -94,7 +94,7 @@ impl Fill {
         while let Some(order) = self.next(clock.now()) {
             let value = payload.get(..order.value_len).unwrap_or(payload);
             match D::outcome(door.send(&order, value).await) {
-                Outcome::Failed(kind) => {
+                Outcome::Failed(kind) | Outcome::Lost(kind) => {
                     let _ = self.failed.set(kind.into_owned());
                 }
                 Outcome::Hit | Outcome::Miss => {

@@ -115,7 +115,10 @@ pub(crate) struct Load {
     in_flight: u64,
     answered: u64,
     failed: u64,
+    /// Requests that got no reply since the last one that did.
+    lost: u64,
     last_reply: Instant,
+    last_end: Instant,
     closed_at: Option<Instant>,
     /// Ended before its time: by the user, or because no reply came.
     cut: bool,
@@ -162,7 +165,9 @@ impl Load {
             in_flight: 0,
             answered: 0,
             failed: 0,
+            lost: 0,
             last_reply: frame.begin,
+            last_end: frame.begin,
             closed_at: None,
             cut: false,
             stalled: false,
@@ -207,13 +212,17 @@ impl Load {
 
     /// Notes what became of an order that was sent at `sent`.
     pub(crate) fn done(&mut self, order: &Order, sent: Instant, at: Instant, outcome: Outcome) {
-        self.last_reply = self.last_reply.max(at);
+        self.last_end = self.last_end.max(at);
+        match outcome {
+            Outcome::Lost(_) => self.lost += 1,
+            _ => (self.lost, self.last_reply) = (0, at),
+        }
         if !order.measured {
             return;
         }
         self.in_flight -= 1;
         match outcome {
-            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Failed(_) | Outcome::Lost(_) => self.failed += 1,
             Outcome::Hit | Outcome::Miss => self.answered += 1,
         }
         let done = Done { verb: order.verb, planned: order.planned, sent, at, outcome };
@@ -300,8 +309,9 @@ impl Load {
     /// Looks at the time: closes the load at its end, or when no reply came for too long.
     pub(crate) fn check(&mut self, now: Instant, stop: bool, wake: &mut Vec<Waker>) {
         let counts = self.frame.end == Instant::NEVER;
-        let quiet = now.since(self.last_reply.max(self.frame.begin));
-        let stalled = counts && self.in_flight > 0 && quiet > STALL;
+        let quiet = now.since(self.last_reply);
+        let waits = self.in_flight > 0 || self.lost > 0;
+        let stalled = counts && waits && quiet > STALL;
         self.stalled |= stalled;
         self.cut |= (stop || stalled) && now < self.frame.end && self.closed_at.is_none();
         if stop || stalled || now >= self.frame.end {
@@ -347,10 +357,10 @@ impl Load {
         let ends = match self.frame.end {
             _ if self.cut => closed_at,
             // Counted requests: the run ends with the last reply.
-            Instant::NEVER => self.last_reply,
+            Instant::NEVER => self.last_end,
             end => end,
         };
-        let until = ends.max(if self.in_flight == 0 { self.last_reply } else { now });
+        let until = ends.max(if self.in_flight == 0 { self.last_end } else { now });
         LoadFigures {
             elapsed: until.since(self.frame.start),
             unsent: self.unsent(closed_at),

@@ -90,8 +90,10 @@ pub(crate) enum Outcome {
     Hit,
     /// A reply that says that the key or field is not there.
     Miss,
-    /// An error, by its kind: a server's code word, or the client's name for it.
+    /// An error reply, by the server's code word, or a reply of the wrong type.
     Failed(Cow<'static, str>),
+    /// No reply, by the client's word for why.
+    Lost(Cow<'static, str>),
 }
 
 /// One finished request.
@@ -193,7 +195,7 @@ impl Recorder {
         let Some((_, part)) = self.parts.iter_mut().find(|(verb, _)| *verb == done.verb) else {
             return;
         };
-        if let Outcome::Failed(kind) = done.outcome {
+        if let Outcome::Failed(kind) | Outcome::Lost(kind) = done.outcome {
             second.errors += 1;
             *part.errors.entry(kind.into_owned()).or_default() += 1;
             return;

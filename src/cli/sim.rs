@@ -112,7 +112,7 @@ impl LoadDoor for Here {
         let (here, at) = (self.clone(), (self.0.server)(order, self.0.now_ns.get()));
         Box::pin(async move {
             here.sleep_until(Instant::from_nanos(at)).await;
-            Outcome::Hit
+            if here.now() >= BEGIN + DIES { Outcome::Lost("gone".into()) } else { Outcome::Hit }
         })
     }
 
@@ -120,6 +120,9 @@ impl LoadDoor for Here {
         answer
     }
 }
+
+/// No request of a simulated load is answered so long after its begin.
+pub(crate) const DIES: Duration = Duration::from_secs(60);
 
 /// When every simulated load begins.
 pub(crate) const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
@@ -304,6 +307,18 @@ mod tests {
             if !typed.starts_with("--rate 0.15") {
                 near(Some(figures.throughput_per_s), 1000.0, 0.1);
             }
+        }
+    }
+
+    /// A server that dies ends a run that counts requests. Fails if errors pass for replies, so that
+    /// the program goes on for ever.
+    #[test]
+    fn dead_server_ends_the_run() {
+        for typed in ["", "--rate 500"] {
+            let plan = plan(&format!("--mix get --requests 1000000000 {typed}"));
+            let figures = figures(&plan, &run(&plan, NEVER, |_, at| at + 1_000_000));
+            assert!(figures.stalled && (74.0..77.0).contains(&figures.elapsed_s), "{typed}");
+            assert!(figures.requests > 25_000 && figures.errors_by_kind["gone"] > 1000);
         }
     }
 
