@@ -1,0 +1,2 @@
+//! The doors: how an application reaches the engine.
+pub mod door;
