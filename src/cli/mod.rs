@@ -8,6 +8,7 @@ mod args;
 mod arrival;
 mod bench;
 mod doctor;
+mod door;
 mod drive;
 mod duration;
 mod fill;
