@@ -4,8 +4,8 @@ use super::drive::LoadDoor;
 use super::load::Order;
 use super::mix::Verb;
 use super::record::Outcome;
-use hedgerow::client::door::Door;
-use hedgerow::command::{Command, raw, strings};
+use hedgerow::Door;
+use hedgerow::command::{Command, connection, hashes, keys, strings};
 use hedgerow::resp::{ConvertError, FromReply, Kept, Reply};
 use hedgerow::{Error, ErrorKind};
 use std::borrow::Cow;
@@ -50,12 +50,12 @@ fn command(order: &Order, value: &[u8]) -> Command<Seen> {
     match order.verb {
         Verb::Get => strings::get(key),
         Verb::Set => strings::set(key, value),
-        Verb::Del => raw("DEL").arg(key).build(),
-        Verb::Exists => raw("EXISTS").arg(key).build(),
-        Verb::Incr => raw("INCR").arg(key).build(),
-        Verb::Hget => raw("HGET").arg(key).arg(FIELD).build(),
-        Verb::Hset => raw("HSET").arg(key).arg(FIELD).arg(value).build(),
-        Verb::Ping => raw("PING").build(),
+        Verb::Del => keys::del(key),
+        Verb::Exists => keys::exists(key),
+        Verb::Incr => strings::incr(key),
+        Verb::Hget => hashes::hget(key, FIELD),
+        Verb::Hset => hashes::hset(key, [(FIELD, value)]),
+        Verb::Ping => connection::ping(),
     }
 }
 

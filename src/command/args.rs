@@ -1,10 +1,12 @@
 //! The arguments of a command, written as RESP while they are given.
+use super::put::Put;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Longest command, in bytes of RESP, that needs no allocation.
-pub const INLINE_BYTES: usize = 104;
+/// Longest command, in bytes of RESP, that needs no allocation: as much as two cache lines hold
+/// beside the rest of a command, and enough for a SET of a 16 byte key to 64 bytes.
+pub const INLINE_BYTES: usize = 110;
 
 /// Longest argument that is sent, in bytes: servers close the connection, and with it everything
 /// else in flight there, on a longer one (`proto-max-bulk-len`, 512 MiB unless configured).
@@ -74,7 +76,7 @@ impl Args {
         if let Text::Inline { len, bytes } = &mut self.text {
             let start = usize::from(*len);
             // Two bytes of CRLF and at most six of `$nnn\r\n` for what fits at all.
-            if arg.len() < INLINE_BYTES
+            if arg.len() <= INLINE_BYTES
                 && let Some(room) = bytes.get_mut(start..start + bulk_len(arg.len()))
                 && fill(room, arg).is_some()
             {
@@ -104,12 +106,17 @@ impl Args {
     /// Adds a float argument: the shortest text that reads back as the same value, `inf`, `-inf`
     /// or `nan` (which servers refuse).
     pub fn float(&mut self, value: f64) {
-        self.display_float(value, format_args!("{value:?}"));
+        self.display_float("", value, format_args!("{value:?}"));
+    }
+
+    /// As [`Args::float`], after a prefix.
+    pub(crate) fn prefixed_float(&mut self, prefix: &str, value: f64) {
+        self.display_float(prefix, value, format_args!("{value:?}"));
     }
 
     /// As [`Args::float`], with no more digits than an `f32` has.
     pub fn float32(&mut self, value: f32) {
-        self.display_float(f64::from(value), format_args!("{value:?}"));
+        self.display_float("", f64::from(value), format_args!("{value:?}"));
     }
 
     /// Adds an argument from its `Display` form.
@@ -125,12 +132,11 @@ impl Args {
         self.count
     }
 
-    fn display_float(&mut self, value: f64, debug: std::fmt::Arguments<'_>) {
-        if value.is_nan() {
-            return self.bulk(b"nan");
-        }
+    fn display_float(&mut self, prefix: &str, value: f64, debug: std::fmt::Arguments<'_>) {
         let mut text = Short::EMPTY;
-        let _ = text.write_fmt(debug);
+        let debug = if value.is_nan() { format_args!("nan") } else { debug };
+        // `Short` takes any length.
+        let _ = text.write_fmt(format_args!("{prefix}{debug}"));
         let text = text.as_bytes();
         self.bulk(text.strip_suffix(b".0").unwrap_or(text));
     }
@@ -164,21 +170,27 @@ impl Args {
         }
         match &mut self.text {
             Text::Heap(text) => text,
-            Text::Inline { .. } => unreachable!("it was moved to the heap just above"),
+            Text::Inline { .. } => unreachable!("the text was moved to the heap just above"),
         }
     }
 
     /// Writes the number of words into the array header: the last step.
     #[inline]
     pub(crate) fn finish(&mut self) {
-        if let (Text::Inline { bytes, .. }, 0..10) = (&mut self.text, self.count) {
-            bytes[1] = b'0' + self.count as u8;
+        if self.count < 10 {
+            let text = match &mut self.text {
+                Text::Inline { bytes, .. } => &mut bytes[..],
+                Text::Heap(text) => text,
+            };
+            if let Some(digit) = text.get_mut(1) {
+                *digit = b'0' + self.count as u8;
+            }
         } else {
             self.finish_wide();
         }
     }
 
-    /// As [`Args::finish`] for two digits and more, or on the heap.
+    /// As [`Args::finish`] for two digits and more.
     fn finish_wide(&mut self) {
         let mut digits = [0; 20];
         let digits = decimal(u64::from(self.count), false, &mut digits);
@@ -251,6 +263,18 @@ impl Args {
     /// Pairs, flattened.
     pub(crate) fn pairs(&mut self, pairs: &(impl ToPairs + ?Sized)) {
         pairs.write_pairs(self);
+    }
+
+    /// Their number, then the pairs, flattened.
+    pub(crate) fn counted_pairs(&mut self, pairs: &(impl ToPairs + ?Sized)) {
+        self.uint(pairs.pair_count() as u64);
+        pairs.write_pairs(self);
+    }
+
+    /// Options.
+    #[inline]
+    pub(crate) fn put(&mut self, options: &impl Put) {
+        options.put(self);
     }
 
     /// A keyword.
@@ -661,5 +685,86 @@ impl<T: ToPairs + ?Sized> ToPairs for &T {
 
     fn pair_count(&self) -> usize {
         (**self).pair_count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, Refused, raw, strings::get};
+    use super::*;
+
+    fn one(arg: impl ToArg) -> String {
+        let command = raw("X").arg(arg).build::<()>();
+        let text = String::from_utf8_lossy(command.bytes()).into_owned();
+        let rest = text.strip_prefix("*2\r\n$1\r\nX\r\n$").expect("one argument");
+        let (len, rest) = rest.split_once("\r\n").expect("a length");
+        let arg = rest.strip_suffix("\r\n").expect("an end");
+        assert_eq!(len, arg.len().to_string());
+        arg.to_owned()
+    }
+
+    /// Fails if a number is not written in full, or a float not as its shortest text.
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        assert_eq!(one(0u8), "0");
+        assert_eq!(one(i64::MIN), "-9223372036854775808");
+        assert_eq!(one(u64::MAX), "18446744073709551615");
+        assert_eq!(one(i128::MIN), i128::MIN.to_string());
+        assert_eq!(one(u128::MAX), u128::MAX.to_string());
+        assert_eq!(one(1.0), "1");
+        assert_eq!(one(0.1f32), "0.1");
+        assert_eq!(one(-2.5e-300), "-2.5e-300");
+        assert_eq!(one(f64::NEG_INFINITY), "-inf");
+        assert_eq!(one(f64::NAN), "nan");
+        assert_eq!(one('é'), "é");
+    }
+
+    /// Fails if some kind of text or bytes is not sent as it is, as one argument.
+    #[test]
+    fn text_and_bytes_are_sent_as_they_are() {
+        assert_eq!(one("a b"), "a b");
+        assert_eq!(one(String::from("s")), "s");
+        let borrowed = &"r";
+        assert_eq!(one(borrowed), "r");
+        assert_eq!(one(b"four"), "four");
+        assert_eq!(one(vec![b'v'; 3]), "vvv");
+        assert_eq!(one(Bytes::from_static(b"x\r\ny")), "x\r\ny");
+        assert_eq!(one(""), "");
+        assert_eq!(raw("X").args(vec![b'v'; 3]).build::<()>().arg_count(), 2);
+        assert_eq!(raw("X").args(["v"; 3]).build::<()>().arg_count(), 4);
+    }
+
+    /// Fails if a command changes where it moves to the heap, or where its count gets more digits.
+    #[test]
+    fn every_length_and_count_has_the_same_form() {
+        for len in 0..300 {
+            let key = "k".repeat(len);
+            let plain = format!("*2\r\n$3\r\nGET\r\n${len}\r\n{key}\r\n");
+            let command = get::<()>(&key);
+            assert_eq!(command.bytes(), plain.as_bytes(), "{len} bytes");
+            assert_eq!(command.into_bytes(), plain.as_bytes(), "{len} bytes");
+        }
+        for count in 0..1_200 {
+            for arg in ["", "abc"] {
+                let command = raw("X").args(vec![arg; count]).build::<()>();
+                let words = format!("${}\r\n{arg}\r\n", arg.len()).repeat(count);
+                let plain = format!("*{}\r\n$1\r\nX\r\n{words}", count + 1);
+                assert_eq!(command.bytes(), plain.as_bytes(), "{count} arguments");
+            }
+        }
+    }
+
+    /// Fails if an argument that makes servers close the connection is sent, or its bytes are held.
+    #[test]
+    fn an_argument_beyond_the_servers_limit_is_refused() {
+        let command = get::<()>(vec![0; ARG_BYTES_MAX + 1]);
+        assert_eq!(command.check(true), Err(Refused::Oversize));
+        assert!(command.bytes().len() < 100);
+    }
+
+    /// Fails if a command grows: it is moved several times on its way.
+    #[test]
+    fn a_command_is_two_cache_lines() {
+        assert_eq!(size_of::<Command<()>>(), 128);
     }
 }

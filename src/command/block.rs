@@ -67,3 +67,44 @@ fn millis(word: Option<&[u8]>) -> Block {
         Some(wait) => Block::For(Duration::from_millis(wait)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Block::{self, For, Forever};
+    use crate::command::raw;
+    use std::time::Duration;
+
+    fn block(words: &str) -> Option<Block> {
+        raw("").args(words.split(' ').collect::<Vec<_>>()).build::<()>().block()
+    }
+
+    /// Fails if a wait is missed, seen where there is none, or read in the wrong unit.
+    #[test]
+    fn the_timeout_is_found_where_each_command_has_it() {
+        let ms = |ms| Some(For(Duration::from_millis(ms)));
+        assert_eq!(block("BLPOP a b 0"), Some(Forever));
+        assert_eq!(block("BLPOP a 1.5"), ms(1_500));
+        assert_eq!(block("BLMOVE a b LEFT LEFT 2"), ms(2_000));
+        assert_eq!(block("BZPOPMIN a .25"), ms(250));
+        assert_eq!(block("BLMPOP 0.01 1 a LEFT COUNT 3"), ms(10));
+        assert_eq!(block("BZMPOP 0 1 a MIN"), Some(Forever));
+        assert_eq!(block("XREAD STREAMS BLOCK 5"), None);
+        assert_eq!(block("XREAD COUNT 2 BLOCK 7 STREAMS a 0"), ms(7));
+        assert_eq!(block("xreadgroup group BLOCK 1 block 0 streams a >"), Some(Forever));
+        assert_eq!(block("XREADGROUP GROUP BLOCK BLOCK STREAMS a >"), None);
+        assert_eq!(block("WAIT 1 30"), ms(30));
+        assert_eq!(block("WAITAOF 1 1 40"), ms(40));
+        assert_eq!(block("GET BLOCK"), None);
+        assert_eq!(block("NONESUCH 1"), None);
+    }
+
+    /// Fails if a timeout that the server will refuse panics or counts as no wait.
+    #[test]
+    fn a_timeout_that_cannot_be_read_is_no_bound() {
+        for words in ["BLPOP a x", "BLPOP a -1", "BLPOP a nan", "BLPOP a 1e999", "WAIT 1 -5"] {
+            assert_eq!(block(words), Some(Forever), "{words}");
+        }
+        assert_eq!(block("XREAD BLOCK"), Some(Forever));
+        assert_eq!(block("XREADGROUP"), None);
+    }
+}

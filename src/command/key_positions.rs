@@ -140,3 +140,79 @@ fn irregular(spec: Spec, bytes: &[u8], words: u32) -> Option<Range<usize>> {
     }
     store
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::command::raw;
+
+    fn keys(words: &[&str]) -> Vec<String> {
+        let command = raw("").args(words).build::<()>();
+        let text = |range| String::from_utf8_lossy(&command.bytes()[range]).into_owned();
+        command.keys().map(text).collect()
+    }
+
+    fn keys_of(line: &str) -> String {
+        keys(&line.split(' ').collect::<Vec<_>>()).join(" ")
+    }
+
+    /// Fails if one form of key specification is read wrong.
+    #[test]
+    fn each_form_of_specification_finds_its_keys() {
+        assert_eq!(keys_of("GET a"), "a");
+        assert_eq!(keys_of("MSET a 1 b 2"), "a b");
+        assert_eq!(keys_of("BLPOP a b 0"), "a b");
+        assert_eq!(keys_of("ZUNIONSTORE d 2 a b WEIGHTS 1 2"), "d a b");
+        assert_eq!(keys_of("eval s 1 a b"), "a");
+        assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), "a b");
+        assert_eq!(keys_of("XREADGROUP GROUP STREAMS c STREAMS a >"), "a");
+        assert_eq!(keys_of("MIGRATE h 1 k 0 9 COPY"), "k");
+        assert_eq!(keys_of("GEORADIUS k 0 0 1 m STORE d"), "k d");
+        assert_eq!(keys_of("SORT k BY STORE GET x STORE a LIMIT 0 1 STORE b"), "k b");
+        assert_eq!(keys_of("SPUBLISH c m"), "");
+        assert_eq!(keys_of("PING"), "");
+        assert_eq!(keys_of("MODULE.GET a"), "");
+    }
+
+    /// Fails if a count that is no count, or larger than the command, gives keys or does not end.
+    #[test]
+    fn counts_are_not_believed() {
+        for count in ["0", "-1", "x", "", "3", "4294967295", "99999999999999999999"] {
+            assert_eq!(keys(&["EVAL", "s", count, "a", "b"]), [""; 0], "{count:?}");
+            assert_eq!(keys(&["MSETEX", count, "a", "b"]), [""; 0], "{count:?}");
+        }
+    }
+
+    /// Fails if any words at all make a walk over a command panic or hang.
+    #[test]
+    fn no_words_can_break_the_walk() {
+        let parts = [
+            "",
+            "0",
+            "1",
+            "2",
+            "-1",
+            "4294967295",
+            "STREAMS",
+            "KEYS",
+            "STORE",
+            "BLOCK",
+            "FIELDS",
+            "COUNT",
+            "LIMIT",
+            "GET",
+            "NX",
+            "a",
+        ];
+        for spec in super::Spec::all() {
+            // Every command with a few hundred runs of words; the numbers are only a spread.
+            for seed in 0..200usize {
+                let pick = |n: usize| parts[(seed * 7 + n * 11 + seed * n) % parts.len()];
+                let args: Vec<&str> = (0..seed % 9).map(pick).collect();
+                let command = raw(spec.name()).args(args).build::<()>();
+                let bytes = command.bytes().len();
+                assert!(command.keys().all(|range| range.end < bytes), "{command:?}");
+                let _ = (command.slot(), command.block(), command.category(), command.check(true));
+            }
+        }
+    }
+}

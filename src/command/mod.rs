@@ -6,14 +6,24 @@
 //! traits over [`Door`](crate::client::door::Door), one for each of the server's groups.
 pub(crate) mod args;
 mod block;
+pub mod connection;
+pub mod cursors;
+pub mod expiry;
 mod flags;
+pub mod hashes;
 mod key_positions;
 pub mod keys;
+pub mod lists;
 mod macros;
+mod put;
+mod ranges;
 mod raw;
 mod refuse;
 pub mod retry;
+pub mod server;
+pub mod sets;
 pub mod slot;
+pub mod sorted_sets;
 pub mod strings;
 pub mod table;
 mod words;
@@ -22,13 +32,14 @@ pub use args::{ARG_BYTES_MAX, Args, INLINE_BYTES, ToArg, ToArgs, ToPairs};
 pub use block::Block;
 pub use flags::Flags;
 pub use key_positions::Keys;
-pub use raw::{Raw, raw};
+pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
 
 use args::Head;
 use retry::Category;
 use std::marker::PhantomData;
 use table::Spec;
+use words::Words;
 
 /// One command, complete, with the type that its reply is read as.
 ///
@@ -95,7 +106,12 @@ impl<R> Command<R> {
     /// The hash slot of the first key, or of the channel of SPUBLISH and SSUBSCRIBE; `None` without
     /// one. Computed at each call: a client without slots never pays for it.
     pub fn slot(&self) -> Option<u16> {
-        let range = Keys::new(self.spec(), self.bytes(), self.arg_count(), true).next()?;
+        let spec = self.spec()?;
+        let range = match spec.first_key_index() {
+            // Nearly every command: no need to look at anything but its place.
+            Some(index) => Words::of(self.bytes()).nth(index)?,
+            None => Keys::new(Some(spec), self.bytes(), self.arg_count(), true).next()?,
+        };
         self.bytes().get(range).map(slot::slot_of)
     }
 
@@ -146,5 +162,26 @@ impl<R> std::fmt::Debug for Command<R> {
             .field("words", &self.arg_count())
             .field("bytes", &self.bytes().len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if the short way to the slot finds another key than the long one, for any command.
+    #[test]
+    fn the_slot_is_that_of_the_first_key() {
+        for spec in Spec::all() {
+            // With fewer words a command is refused.
+            let least = usize::from(spec.arity().unsigned_abs());
+            for count in least..least + 8 {
+                let count = count - spec.name().split(' ').count();
+                let command = raw(spec.name()).args(vec!["1"; count]).build::<()>();
+                let all = Keys::new(command.spec(), command.bytes(), command.arg_count(), true);
+                let first = all.clone().next().map(|range| slot::slot_of(&command.bytes()[range]));
+                assert_eq!(command.slot(), first, "{command:?}");
+            }
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! Commands by name, for what has no typed method.
 use super::args::{Args, ToArg, ToArgs};
+use super::retry::Category;
 use super::table::Spec;
 use super::words::Words;
 use super::{Command, Flags};
+use crate::client::door::Door;
+use crate::resp::FromReply;
 use std::marker::PhantomData;
 
 /// A command by name: `raw("OBJECT").arg("FREQ").arg("key")`.
@@ -58,6 +61,66 @@ impl Raw {
 impl std::fmt::Debug for Raw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Raw").field("words", &self.args.count()).finish_non_exhaustive()
+    }
+}
+
+/// Commands by name, sent through a client.
+///
+/// ```
+/// use hedgerow::{Error, prelude::*};
+/// async fn load(client: &impl Door) -> Result<String, Error> {
+///     client.command("OBJECT").arg("ENCODING").arg("key").send().await
+/// }
+/// ```
+pub trait RawCommands: Door {
+    /// Begins a command by name; see [`raw`].
+    fn command(&self, name: &str) -> RawRequest<'_, Self> {
+        RawRequest { door: self, raw: raw(name), category: None }
+    }
+}
+
+impl<D: Door + ?Sized> RawCommands for D {}
+
+/// A raw command on the way through a client; made by [`RawCommands::command`].
+#[must_use = "a command does nothing until it is sent"]
+pub struct RawRequest<'a, D: ?Sized> {
+    door: &'a D,
+    raw: Raw,
+    category: Option<Category>,
+}
+
+impl<D: Door + ?Sized> RawRequest<'_, D> {
+    /// Adds one argument.
+    pub fn arg(mut self, arg: impl ToArg) -> Self {
+        self.raw = self.raw.arg(arg);
+        self
+    }
+
+    /// Adds any number of arguments.
+    pub fn args(mut self, args: impl ToArgs) -> Self {
+        self.raw = self.raw.args(args);
+        self
+    }
+
+    /// Says how much harm a second run does (R-354).
+    pub fn category(mut self, category: Category) -> Self {
+        self.category = Some(category);
+        self
+    }
+
+    /// Sends it.
+    pub fn send<R: FromReply<D::Kept>>(self) -> D::Request<R> {
+        let command = self.raw.build();
+        self.door.send(match self.category {
+            Some(category) => command.with_category(category),
+            None => command,
+        })
+    }
+}
+
+impl<D: ?Sized> std::fmt::Debug for RawRequest<'_, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.raw.fmt(f)
     }
 }
 

@@ -107,3 +107,72 @@ impl<R> Command<R> {
         if self.args.oversize() { Err(Refused::Oversize) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{keys, raw, server, strings};
+
+    fn refused(words: &[&str]) -> String {
+        let command = raw("").args(words).build::<()>();
+        command.check(false).err().map(|why| why.to_string()).unwrap_or_default()
+    }
+
+    /// Fails if a number of arguments that the server refuses is sent, or the error says less.
+    #[test]
+    fn arity_is_checked_locally() {
+        assert_eq!(refused(&["GET"]), "GET takes 1 argument(s), not 0");
+        assert_eq!(refused(&["get", "a", "b"]), "GET takes 1 argument(s), not 2");
+        assert_eq!(refused(&["MSET", "a"]), "MSET takes at least 2 argument(s), not 1");
+        assert_eq!(refused(&["OBJECT", "FREQ"]), "OBJECT FREQ takes 1 argument(s), not 0");
+        assert_eq!(refused(&["GET", "a"]), "");
+        let none = keys::del::<i64>(Vec::<String>::new()).check(false);
+        assert_eq!(none, Err(Refused::Arity { name: "DEL", arity: -2, given: 0 }));
+    }
+
+    /// Fails if an administrative command passes without `allow_admin`, or not with it.
+    #[test]
+    fn administration_needs_to_be_allowed() {
+        let flush = server::flushall::<()>(server::Flush::Sync);
+        assert_eq!(flush.check(false), Err(Refused::Admin { name: "FLUSHALL" }));
+        assert_eq!(flush.check(true), Ok(()));
+        assert!(refused(&["config", "set", "a", "b"]).contains("allow_admin"));
+        assert_eq!(refused(&["CONFIG", "GET", "a"]), "");
+    }
+
+    /// Fails if a raw command may alter the state that the client holds for a connection.
+    #[test]
+    fn connection_state_is_not_altered_raw() {
+        for words in [
+            &["HELLO", "3"][..],
+            &["RESET"],
+            &["SELECT", "1"],
+            &["client", "tracking", "on"],
+            &["AUTH", "secret"],
+            &["SUBSCRIBE", "c"],
+        ] {
+            let why = refused(words);
+            assert!(why.contains("alter a connection"), "{words:?}: {why}");
+            assert!(!why.contains("secret"));
+            let allowed = raw("").args(words).build::<()>().check(true);
+            assert!(matches!(allowed, Err(Refused::ConnectionState { .. })), "{words:?}");
+        }
+        assert_eq!(refused(&["CLIENT", "ID"]), "");
+    }
+
+    /// Fails if a command without a name, or half of one, is sent.
+    #[test]
+    fn a_name_is_needed_and_all_of_it() {
+        assert_eq!(raw(" ").build::<()>().check(true), Err(Refused::Unnamed));
+        assert!(refused(&["CLIENT"]).contains("CLIENT HELP"));
+        assert_eq!(refused(&["MODULE.GET", "a"]), "");
+        assert_eq!(refused(&["CLIENT", "NEWER", "a"]), "");
+    }
+
+    /// Fails if what a command says of itself holds an argument.
+    #[test]
+    fn debug_shows_no_argument() {
+        let text = format!("{:?} {:?}", strings::get::<()>("secret"), raw("GET").arg("secret"));
+        assert!(text.contains("GET") && !text.contains("secret"), "{text}");
+    }
+}

@@ -26,32 +26,28 @@ pub enum Category {
 /// The category of a command of the table with its arguments looked at.
 pub(super) fn category_of(spec: Spec, bytes: &[u8]) -> Category {
     let category = spec.audit().category;
-    let mut options = Options { words: Words::of(bytes) };
     match spec.name() {
-        "SET" => set(options.from(3)),
-        "HSETEX" => conditional(options.from(2), &["FNX", "FXX", "NX", "XX"]),
-        "MSETEX" => conditional(options.from(2), &["NX", "XX"]),
-        "EXPIRE" | "EXPIREAT" | "PEXPIRE" | "PEXPIREAT" => {
-            conditional(options.from(3), &["NX", "XX", "GT", "LT"])
-        }
-        "HEXPIRE" | "HEXPIREAT" | "HPEXPIRE" | "HPEXPIREAT" => {
-            conditional_at(options.from(3), &["NX", "XX", "GT", "LT"])
-        }
-        "ZADD" => zadd(options.from(2)),
-        "COPY" | "RESTORE" if options.from(3).any_of(&["REPLACE"]) => Category::WriteLastWins,
-        "BITFIELD" if !options.from(2).any_of(&["INCRBY"]) => Category::WriteLastWins,
+        "SET" => set(Options::from(bytes, 3)),
+        "HSETEX" => hsetex(Options::from(bytes, 2)),
+        "MSETEX" => msetex(Options::from(bytes, 1)),
+        "EXPIRE" | "EXPIREAT" | "PEXPIRE" | "PEXPIREAT" | "HEXPIRE" | "HEXPIREAT" | "HPEXPIRE"
+        | "HPEXPIREAT" => expire(Options::from(bytes, 3)),
+        "ZADD" => zadd(Options::from(bytes, 2)),
+        "COPY" if Options::from(bytes, 3).any_of(&["REPLACE"]) => Category::WriteLastWins,
+        "RESTORE" if Options::from(bytes, 4).any_of(&["REPLACE"]) => Category::WriteLastWins,
+        "BITFIELD" if !Options::from(bytes, 2).any_of(&["INCRBY"]) => Category::WriteLastWins,
         _ => category,
     }
 }
 
-/// The words of a command from some position on.
+/// The words of a command from some position on; the name is at 0.
 struct Options<'a> {
     words: Words<'a>,
 }
 
 impl<'a> Options<'a> {
-    fn from(&mut self, position: usize) -> Options<'a> {
-        let mut words = self.words.clone();
+    fn from(bytes: &'a [u8], position: usize) -> Options<'a> {
+        let mut words = Words::of(bytes);
         if position > 0 {
             words.nth(position - 1);
         }
@@ -89,16 +85,33 @@ fn set(mut options: Options<'_>) -> Category {
     category
 }
 
-/// Last-wins, or checked if one of the keywords is among the options. A value that happens to be
-/// such a word only makes a policy more willing by one step between two idempotent classes.
-fn conditional(options: Options<'_>, keywords: &[&str]) -> Category {
-    if options.any_of(keywords) { Category::WriteChecked } else { Category::WriteLastWins }
+/// HSETEX: conditions stand before FIELDS, behind which anything may come.
+fn hsetex(mut options: Options<'_>) -> Category {
+    while let Some(word) = options.words.next_word() {
+        if is_any(word, &["FIELDS"]) {
+            break;
+        }
+        if is_any(word, &["FNX", "FXX", "NX", "XX"]) {
+            return Category::WriteChecked;
+        }
+    }
+    Category::WriteLastWins
 }
 
-/// As [`conditional`], where only the first option can be the condition.
-fn conditional_at(mut options: Options<'_>, keywords: &[&str]) -> Category {
+/// MSETEX: conditions stand behind the pairs, which are counted.
+fn msetex(mut options: Options<'_>) -> Category {
+    let count = options.words.next_word().and_then(|word| std::str::from_utf8(word).ok());
+    let pairs: usize = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+    if let Some(last) = pairs.saturating_mul(2).checked_sub(1) {
+        options.words.nth(last);
+    }
+    if options.any_of(&["NX", "XX"]) { Category::WriteChecked } else { Category::WriteLastWins }
+}
+
+/// EXPIRE and its kin: the condition is the first option, or the second of two.
+fn expire(mut options: Options<'_>) -> Category {
     match options.words.next_word() {
-        Some(word) if is_any(word, keywords) => Category::WriteChecked,
+        Some(word) if is_any(word, &["NX", "XX", "GT", "LT"]) => Category::WriteChecked,
         _ => Category::WriteLastWins,
     }
 }
@@ -115,4 +128,81 @@ fn zadd(mut options: Options<'_>) -> Category {
         }
     }
     category
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Category::{self, *};
+    use crate::command::raw;
+
+    const CASES: &[(&str, Category)] = &[
+        ("PING", Always),
+        ("SUBSCRIBE c", Connection),
+        ("GET k", ReadOnly),
+        ("CONFIG GET a", ReadOnly),
+        ("CONFIG SET a b", ServerAdmin),
+        ("SET k v", WriteLastWins),
+        ("SET k v EX 5", WriteLastWins),
+        ("set k v nx", WriteChecked),
+        ("SET k v EX 5 XX", WriteChecked),
+        ("SET k v IFEQ GET", WriteChecked),
+        ("SET k v NX GET", WriteAccumulating),
+        ("SET NX NX", WriteLastWins),
+        ("SETNX k v", WriteChecked),
+        ("DEL k", WriteLastWins),
+        ("EXPIRE k 5", WriteLastWins),
+        ("EXPIRE k 5 GT", WriteChecked),
+        ("HEXPIRE k 5 FIELDS 1 NX", WriteLastWins),
+        ("HEXPIRE k 5 NX FIELDS 1 f", WriteChecked),
+        ("HSETEX k EX 5 FIELDS 1 NX v", WriteLastWins),
+        ("HSETEX k FNX FIELDS 1 f v", WriteChecked),
+        ("MSETEX 2 NX XX a b EX 5", WriteLastWins),
+        ("MSETEX 1 a b NX", WriteChecked),
+        ("MSETEX 99999999999999999999 a b NX", WriteChecked),
+        ("ZADD k 1 NX", WriteLastWins),
+        ("ZADD k GT CH 1 m", WriteChecked),
+        ("ZADD k XX INCR 1 m", WriteAccumulating),
+        ("COPY a b", WriteChecked),
+        ("COPY a b REPLACE", WriteLastWins),
+        ("RESTORE k 0 REPLACE", WriteChecked),
+        ("RESTORE k 0 x REPLACE", WriteLastWins),
+        ("BITFIELD k SET u8 0 1", WriteLastWins),
+        ("BITFIELD k INCRBY u8 0 1", WriteAccumulating),
+        ("INCR k", WriteAccumulating),
+        ("LPOP k", WriteAccumulating),
+        ("EVAL s 0", Never),
+        ("EVAL_RO s 0", Never),
+        ("MULTI", Never),
+        ("NONESUCH k", Never),
+        ("CLIENT NONESUCH", Never),
+        ("SET", WriteLastWins),
+    ];
+
+    /// Fails if a command, or one of its arguments, gets another category.
+    #[test]
+    fn the_arguments_decide_the_category() {
+        for (words, category) in CASES {
+            let mut words = words.split(' ');
+            let name = words.next().unwrap_or_default();
+            let command = raw(name).args(words.collect::<Vec<_>>()).build::<()>();
+            assert_eq!(command.category(), *category, "{command:?}");
+            assert_eq!(command.with_category(Always).category(), Always);
+        }
+    }
+
+    /// Fails if the order from harmless to forbidden changes.
+    #[test]
+    fn categories_have_an_order() {
+        let order = [
+            Always,
+            Connection,
+            ReadOnly,
+            WriteChecked,
+            WriteLastWins,
+            WriteAccumulating,
+            ServerAdmin,
+            Never,
+        ];
+        assert!(order.is_sorted());
+    }
 }

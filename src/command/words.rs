@@ -54,3 +54,29 @@ fn number(bytes: &[u8], mut at: usize) -> Option<(usize, usize)> {
         at += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(bytes: &[u8]) -> Vec<&[u8]> {
+        Words::of(bytes).filter_map(|range| bytes.get(range)).collect()
+    }
+
+    /// Fails if a word is cut or missed, also one that holds CRLF or is empty.
+    #[test]
+    fn each_word_is_found() {
+        assert_eq!(words(b"*3\r\n$1\r\na\r\n$0\r\n\r\n$2\r\n\r\n\r\n"), [&b"a"[..], b"", b"\r\n"]);
+        assert_eq!(words(b"*0\r\n"), [b""; 0]);
+    }
+
+    /// Fails if bytes that are no command panic, or end anywhere but at the fault.
+    #[test]
+    fn other_bytes_end_the_walk() {
+        for bytes in [&b""[..], b"*", b"*1", b"*1\r", b"*x\r\n$1\r\na\r\n", b"*1\r\n$9\r\na\r\n"] {
+            assert_eq!(words(bytes), [b""; 0], "{bytes:?}");
+        }
+        let huge = b"*2\r\n$1\r\na\r\n$99999999999999999999999\r\nb\r\n";
+        assert_eq!(words(huge), [b"a"]);
+    }
+}

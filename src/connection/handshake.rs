@@ -18,7 +18,7 @@ pub(crate) enum Progress {
     /// More answers are due.
     Waiting,
     /// Commands may follow.
-    Ready(Protocol),
+    Ready,
     /// It failed. `permanent`: trying again cannot help.
     Failed { error: Error, permanent: bool },
 }
@@ -103,7 +103,7 @@ impl Handshake {
         let version = env!("CARGO_PKG_VERSION").as_bytes();
         enqueue(to, Owner::Nobody, &[b"CLIENT", b"SETINFO", b"LIB-NAME", b"hedgerow"]);
         enqueue(to, Owner::Nobody, &[b"CLIENT", b"SETINFO", b"LIB-VER", version]);
-        Progress::Ready(self.protocol)
+        Progress::Ready
     }
 
     /// Takes the next answer.

@@ -6,7 +6,7 @@ mod push;
 
 pub(crate) use handshake::{Handshake, Progress as SetupProgress};
 pub(crate) use in_flight::{InFlight, Owner, Unit};
-pub use push::Push;
+pub(crate) use push::Push;
 
 use bytes::Bytes;
 use hedgerow_runtime::Batch;

@@ -4,8 +4,8 @@ use crate::resp::Frame;
 
 /// What a push frame is about, by its first element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Push {
+
+pub(crate) enum Push {
     /// `invalidate`: keys of the client-side cache changed.
     Invalidate,
     /// A published message (`message`, `pmessage`, `smessage`).

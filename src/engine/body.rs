@@ -3,13 +3,13 @@
 use crate::resp::{Frame, Kept, Reply};
 
 /// Frames up to this length stay inside the request's cell.
-pub const INLINE_MAX: usize = 86;
+pub(super) const INLINE_MAX: usize = 86;
 /// Frames up to this length are copied into memory that is used again; longer ones are kept by the
 /// placement, which shares or copies.
-pub const POOLED_MAX: usize = 4096;
+pub(super) const POOLED_MAX: usize = 4096;
 
 /// A validated frame and who owns its bytes.
-pub enum Body<K> {
+pub(crate) enum Body<K> {
     /// In place.
     Inline {
         /// How many bytes are used.
@@ -34,7 +34,7 @@ impl<K: Kept> Body<K> {
 
     /// The frame, with the owner of its bytes if values may share it.
     #[inline]
-    pub fn reply(&self) -> Reply<'_, K> {
+    pub(crate) fn reply(&self) -> Reply<'_, K> {
         match self {
             Body::Inline { len, bytes } => {
                 let raw = bytes.get(..usize::from(*len)).unwrap_or_default();

@@ -137,7 +137,7 @@ impl<O: Outside> Engine<O> {
     fn on_setup_progress(&mut self, now: Instant, at: LinkId, progress: SetupProgress) {
         match progress {
             SetupProgress::Waiting => {}
-            SetupProgress::Ready(_) => self.on_ready(at),
+            SetupProgress::Ready => self.on_ready(at),
             SetupProgress::Failed { error, permanent } => {
                 let error = error.with_node(&self.options.endpoint);
                 self.lose(now, at, error, permanent);

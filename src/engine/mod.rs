@@ -13,7 +13,7 @@ mod link;
 mod outside;
 mod state;
 
-pub use body::Body;
+pub(crate) use body::Body;
 pub use cell::CellId;
 pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
@@ -317,13 +317,14 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// Records whom to wake; gives the replaced waker back, to be dropped outside.
-    pub(crate) fn await_with(&mut self, id: CellId, waker: Waker) -> Option<Waker> {
+    /// Records whom to wake; gives the replaced waker back, to be dropped outside. `Err`: there is
+    /// something to do meanwhile, look again.
+    pub(crate) fn await_with(&mut self, id: CellId, waker: Waker) -> Result<Option<Waker>, Waker> {
         match self.cells.get(id) {
-            Some(cell) if !matches!(cell.state, State::Free | State::Abandoned) => {
-                cell.waker.replace(waker)
+            Some(cell) if matches!(cell.state, State::Waiting | State::InFlight) => {
+                Ok(cell.waker.replace(waker))
             }
-            _ => Some(waker),
+            _ => Err(waker),
         }
     }
 

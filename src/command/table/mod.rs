@@ -1,6 +1,6 @@
 //! What is known of each command: the server's metadata beside our own audited columns.
 //!
-//! [`generated`] comes from a real server, [`audited`] from people. Both are sorted by name and
+//! `generated.rs` comes from a real server, `audited.rs` from people. Both are sorted by name and
 //! joined at compile time.
 mod audited;
 pub(crate) mod generated;
@@ -10,7 +10,7 @@ use crate::command::flags::Flags;
 use audited::AUDITS;
 use generated::ROWS;
 pub use row::{Answer, Ask, Group};
-use row::{Audit, Row};
+use row::{Audit, Begin, Find, KeySpec, Row};
 
 /// Number of commands and subcommands in the table.
 const COUNT: usize = ROWS.len();
@@ -51,6 +51,21 @@ static FLAGS: [Flags; COUNT] = {
     let mut index = 0;
     while index < COUNT {
         all[index] = Flags::from_bits(ROWS[index].bits | AUDITS[index].flags().bits());
+        index += 1;
+    }
+    all
+};
+
+/// The fixed position of each row's first key; 0 where there is none.
+static FIRST_KEYS: [u8; COUNT] = {
+    let mut all = [0; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        if let [KeySpec { begin: Begin::Index(at), find: Find::Range { .. }, .. }, ..] =
+            ROWS[index].keys
+        {
+            all[index] = *at as u8;
+        }
         index += 1;
     }
     all
@@ -165,6 +180,13 @@ impl Spec {
         &ROWS[usize::from(self.0).min(COUNT - 1)]
     }
 
+    /// The position of the first key or channel, the name being at 0, where it does not depend on
+    /// the arguments.
+    #[inline]
+    pub(crate) fn first_key_index(self) -> Option<usize> {
+        FIRST_KEYS.get(usize::from(self.0)).copied().filter(|index| *index != 0).map(usize::from)
+    }
+
     /// The audited columns.
     pub(crate) fn audit(self) -> &'static Audit {
         &AUDITS[usize::from(self.0).min(COUNT - 1)]
@@ -174,5 +196,81 @@ impl Spec {
 impl std::fmt::Debug for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::retry::Category;
+
+    /// Fails if a row has no audited entry, or an entry no row. (The build fails before.)
+    #[test]
+    fn every_row_is_audited_and_no_audit_is_stale() {
+        let rows: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        let audits: Vec<&str> = AUDITS.iter().map(|audit| audit.name).collect();
+        assert_eq!(rows, audits);
+    }
+
+    /// Fails if a write, a wait, a random pick, a cursor or a script becomes hedgeable,
+    /// or anything that writes readable from a replica.
+    #[test]
+    fn only_audited_idempotent_reads_are_hedgeable() {
+        for spec in Spec::all() {
+            let (flags, name) = (spec.flags(), spec.name());
+            if flags.contains(Flags::HEDGEABLE) {
+                assert_eq!(spec.audit().read, row::Read::Hedge, "{name}");
+                assert_eq!(spec.audit().category, Category::ReadOnly, "{name}");
+                assert!(flags.contains(Flags::READONLY.union(Flags::REPLICA_READ)), "{name}");
+                let never = Flags::BLOCKING.union(Flags::CONTAINER);
+                assert!(!flags.intersects(never) && !name.ends_with("SCAN"), "{name}");
+                // A time to live differs from call to call, but it is no pick.
+                assert!(!flags.contains(Flags::RANDOM) || name.ends_with("TTL"), "{name}");
+                assert!(!spec.row().keys.is_empty(), "{name} has no key");
+            }
+            if flags.contains(Flags::WRITE) {
+                assert!(!flags.intersects(Flags::REPLICA_READ.union(Flags::HEDGEABLE)), "{name}");
+                assert!(spec.audit().category > Category::ReadOnly, "{name}");
+            }
+        }
+    }
+
+    /// Fails if a command that the server lets wait has no place for its timeout, or the reverse.
+    #[test]
+    fn what_blocks_says_for_how_long() {
+        for spec in Spec::all() {
+            let blocks = spec.flags().contains(Flags::BLOCKING);
+            assert_eq!(spec.audit().waits.is_some(), blocks, "{}", spec.name());
+        }
+    }
+
+    /// Fails if one of these commands loses its mark, or a plain one gets it.
+    #[test]
+    fn risky_commands_are_marked() {
+        let marked = |name: &str, flag| Spec::find(name).is_some_and(|s| s.flags().contains(flag));
+        for name in ["FLUSHDB", "flushall", "CONFIG SET", "SHUTDOWN", "CLUSTER RESET", "REPLICAOF"]
+        {
+            assert!(marked(name, Flags::ADMIN), "{name}");
+        }
+        for name in ["HELLO", "RESET", "SELECT", "CLIENT TRACKING", "AUTH", "MULTI", "SUBSCRIBE"] {
+            assert!(marked(name, Flags::CONNECTION_STATE), "{name}");
+        }
+        for name in ["GET", "SET", "CONFIG GET", "CLIENT ID", "PING", "INFO"] {
+            assert!(!marked(name, Flags::ADMIN.union(Flags::CONNECTION_STATE)), "{name}");
+        }
+    }
+
+    /// Fails if names are not found in any case, or text that is no name is.
+    #[test]
+    fn names_are_found_in_any_case() {
+        for spec in Spec::all() {
+            assert_eq!(Spec::find(spec.name()), Some(spec));
+            assert_eq!(Spec::find(&spec.name().to_lowercase()), Some(spec));
+            assert_eq!(Spec::from_index(spec.index()), Some(spec));
+        }
+        for name in ["", " ", "GETT", "CLIENT  INFO", "CLIENT NOPE", "\0", &"X".repeat(5_000)] {
+            assert_eq!(Spec::find(name), None, "{name:?}");
+        }
+        assert_eq!(Spec::from_index(u16::MAX), None);
     }
 }
