@@ -6,7 +6,9 @@ use super::mix::Mix;
 use super::size::ValueSize;
 use super::{duration, rate};
 use clap::{Parser, Subcommand, ValueEnum};
+use hedgerow_runtime::caps::Rung;
 use hedgerow_runtime::cpu::CpuList;
+use hedgerow_runtime::park::ParkPolicy;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -157,12 +159,12 @@ pub(crate) enum DoorName {
 }
 
 impl RungName {
-    /// Its name as typed and reported.
-    pub(crate) const fn name(self) -> &'static str {
+    /// The rung of that name.
+    pub(crate) const fn rung(self) -> Rung {
         match self {
-            RungName::U2 => "u2",
-            RungName::U1 => "u1",
-            RungName::Epoll => "epoll",
+            RungName::U2 => Rung::U2,
+            RungName::U1 => Rung::U1,
+            RungName::Epoll => Rung::Epoll,
         }
     }
 }
@@ -176,14 +178,13 @@ impl ParkName {
             ParkName::Spin => "spin",
         }
     }
-}
 
-impl DoorName {
-    /// Its name as typed and reported.
-    pub(crate) const fn name(self) -> &'static str {
+    /// The policy of that name.
+    pub(crate) fn policy(self) -> ParkPolicy {
         match self {
-            DoorName::Cores => "cores",
-            DoorName::Hosted => "hosted",
+            ParkName::Park => ParkPolicy::Park,
+            ParkName::Adaptive => ParkPolicy::default(),
+            ParkName::Spin => ParkPolicy::Spin,
         }
     }
 }

@@ -98,7 +98,7 @@ impl Clock for Coarse {
         Instant::now()
     }
 
-    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send {
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> {
         tokio::time::sleep(at.since(Instant::now()))
     }
 }
@@ -109,6 +109,9 @@ impl Clock for Coarse {
 struct Fine(AsyncFd<OwnedFd>);
 
 impl Fine {
+    // What makes `new` unsound in general cannot happen here: an `OwnedFd` keeps its one descriptor
+    // open until it is dropped. The successor is an unsafe function, which this crate forbids.
+    #[allow(deprecated)]
     fn new() -> io::Result<Fine> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Fine(AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?))
@@ -160,7 +163,7 @@ impl Clock for Hosted {
         Instant::now()
     }
 
-    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send {
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> {
         Coarse.sleep_until(at)
     }
 }

@@ -1,6 +1,6 @@
 //! The machine that a report was made on.
 
-use hedgerow_runtime::cpu::{self, CpuList};
+use hedgerow_runtime::cpu;
 use serde::Serialize;
 
 /// What a reader needs to compare two reports. No name of the machine is told.
@@ -25,14 +25,6 @@ impl Machine {
             cpu: cpu_name(),
             cpus_allowed: cpu::allowed().map(|cpus| cpus.iter().collect()).unwrap_or_default(),
         }
-    }
-}
-
-impl std::fmt::Display for Machine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "system      {} {} ({})", self.system, self.kernel, self.architecture)?;
-        writeln!(f, "cpu         {}", self.cpu.as_deref().unwrap_or("unknown"))?;
-        write!(f, "cpus        {}", self.cpus_allowed.iter().copied().collect::<CpuList>())
     }
 }
 

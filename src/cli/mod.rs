@@ -22,6 +22,7 @@ mod load;
 mod machine;
 mod mix;
 mod output;
+mod pinned;
 mod plan;
 mod progress;
 mod rate;

@@ -3,6 +3,7 @@
 use super::drive::Measured;
 use super::plan::{Pace, Placement, Plan, Until};
 use super::record::{Part, Times};
+use hedgerow_runtime::caps::Rung;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -24,12 +25,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// The report of these runs; `target` is the server's address without credentials.
-    pub(crate) fn new(
-        plan: &Plan,
-        target: &str,
-        rung: Option<String>,
-        runs: &[Measured],
-    ) -> Report {
+    pub(crate) fn new(plan: &Plan, target: &str, rung: Option<Rung>, runs: &[Measured]) -> Report {
         let mut all = Measured::of_lanes(None);
         all.cost.enters = Some(0);
         runs.iter().for_each(|run| all.merge_run(run));
@@ -73,7 +69,7 @@ struct PlanFacts {
 }
 
 impl PlanFacts {
-    fn new(plan: &Plan, target: &str, rung: Option<String>) -> PlanFacts {
+    fn new(plan: &Plan, target: &str, rung: Option<Rung>) -> PlanFacts {
         let (door, cores, workers, park) = match &plan.door {
             Placement::Cores { cpus, park, .. } => {
                 ("cores", Some(cpus.iter().collect()), None, Some(park.name()))
@@ -89,7 +85,7 @@ impl PlanFacts {
             door,
             cores,
             workers,
-            rung,
+            rung: rung.map(|rung| rung.to_string()),
             park,
             connections: plan.connections,
             depth: plan.depth,

@@ -215,7 +215,8 @@ impl CoreThread {
             .spawn(body)
             .map_err(|e| runtime("starting a core's thread", e))?;
         let started = receive.recv();
-        let remote = started.map_err(|_| runtime("starting a core", "its thread ended at once"))??;
+        let remote =
+            started.map_err(|_| runtime("starting a core", "its thread ended at once"))??;
         Ok(CoreThread { cpu, remote, stop, thread: Some(thread) })
     }
 

@@ -139,7 +139,9 @@ impl Door for LocalClient {
 
 impl std::fmt::Debug for LocalClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalClient").field("connected", &self.is_connected()).finish_non_exhaustive()
+        f.debug_struct("LocalClient")
+            .field("connected", &self.is_connected())
+            .finish_non_exhaustive()
     }
 }
 

@@ -259,9 +259,7 @@ impl<P: Place, R: FromReply<KeptOf<P::Out>>> Future for Request<P, R> {
 
 /// A reply as a value; a server's error is an error.
 #[inline]
-pub(crate) fn read<K: crate::resp::Kept, R: FromReply<K>>(
-    reply: Reply<'_, K>,
-) -> Result<R, Error> {
+pub(crate) fn read<K: crate::resp::Kept, R: FromReply<K>>(reply: Reply<'_, K>) -> Result<R, Error> {
     let frame = reply.frame();
     if frame.is_error()
         && let Some(error) = ServerError::from_frame(&frame)

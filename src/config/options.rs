@@ -154,7 +154,9 @@ impl Options {
         match url.scheme() {
             "redis" => from_redis_url(&url),
             "unix" | "redis+unix" => from_unix_url(&url),
-            "rediss" => Err(Error::config("the URL: TLS (rediss://) is not available in this build")),
+            "rediss" => {
+                Err(Error::config("the URL: TLS (rediss://) is not available in this build"))
+            }
             other => {
                 let right = "write redis://host:port/database or unix:///path";
                 Err(Error::config(format!("the URL: scheme `{other}` is not known; {right}")))
@@ -217,7 +219,8 @@ fn is_plain(name: &str) -> bool {
 
 fn decoded(part: &str, what: &str) -> Result<String, Error> {
     let bytes = percent_encoding::percent_decode_str(part);
-    let text = bytes.decode_utf8().map_err(|_| Error::config(format!("the URL: {what} is not UTF-8")));
+    let text =
+        bytes.decode_utf8().map_err(|_| Error::config(format!("the URL: {what} is not UTF-8")));
     text.map(|t| t.into_owned())
 }
 

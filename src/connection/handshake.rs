@@ -197,7 +197,8 @@ fn is_unknown_hello(error: &ServerError) -> bool {
     let rest = text.strip_prefix("unknown command").filter(|_| error.is("ERR"));
     let Some(rest) = rest else { return false };
     let name = rest.trim_start_matches([' ', ':', '\'', '`', '"']);
-    name.strip_prefix("hello").is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
+    name.strip_prefix("hello")
+        .is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
 }
 
 fn failed(what: &str, error: ServerError) -> Progress {

@@ -93,12 +93,18 @@ impl Diagnostics {
             return "check for tasks that run long on this core without awaiting";
         }
         match self.stage {
-            Stage::Connecting => "check that the server listens there and the network lets it through",
-            Stage::WaitingForCapacity => "check whether more connections or a larger in_flight_max fit",
+            Stage::Connecting => {
+                "check that the server listens there and the network lets it through"
+            }
+            Stage::WaitingForCapacity => {
+                "check whether more connections or a larger in_flight_max fit"
+            }
             Stage::Buffered | Stage::Writing => {
                 "check whether the server reads: a paused process, a full network"
             }
-            Stage::AwaitingReply if self.since_read.is_some_and(|t| t < Duration::from_millis(50)) => {
+            Stage::AwaitingReply
+                if self.since_read.is_some_and(|t| t < Duration::from_millis(50)) =>
+            {
                 "replies still arrive: check for slow commands ahead of this one"
             }
             Stage::AwaitingReply => "check whether the server is paused, overloaded or cut off",

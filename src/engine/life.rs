@@ -340,7 +340,9 @@ impl<O: Outside> Engine<O> {
             (Some(error), _) if self.links[at.0 as usize].attempts <= 1 => {
                 tracing::warn!(%endpoint, ?class, %error, "connection lost");
             }
-            (Some(error), _) => tracing::debug!(%endpoint, ?class, %error, "connection attempt failed"),
+            (Some(error), _) => {
+                tracing::debug!(%endpoint, ?class, %error, "connection attempt failed")
+            }
             (None, state) => tracing::debug!(%endpoint, ?class, ?state, "connection"),
         }
         let change = StateChange { endpoint, link: at, state, error };

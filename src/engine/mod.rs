@@ -163,9 +163,9 @@ impl<O: Outside> Engine<O> {
 
     /// Whether anything is due from outside.
     pub fn in_flight(&self) -> bool {
-        self.links.iter().any(|l| {
-            !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting)
-        })
+        self.links
+            .iter()
+            .any(|l| !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting))
     }
 
     // --- A request's passage -----------------------------------------------------------------

@@ -1,8 +1,6 @@
-//! What needs no server and no clock.
-
-mod command;
-mod rules;
-mod slot;
 //! Tests without a network: corpora, simulation, promises about types and sizes.
 
+mod command;
 mod resp;
+mod rules;
+mod slot;
