@@ -63,7 +63,10 @@ impl Target {
             }
             Placement::Hosted { .. } => Err("--door hosted: no such client yet".into()),
         };
-        lanes.map_err(|error| format!("{}: {error}", self.address))
+        lanes.map_err(|error| match error.contains(&self.address) {
+            true => error,
+            false => format!("{}: {error}", self.address),
+        })
     }
 
     fn cores(&self, plan: &Plan) -> Result<Cores, Error> {
