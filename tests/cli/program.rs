@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Both doors of the load generator.
-pub const DOORS: [&str; 1] = ["cores"];
+pub(crate) const DOORS: [&str; 1] = ["cores"];
 
 /// What a finished program left behind.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// Exit code; `None` for a signal.
     pub code: Option<i32>,
     /// Standard output.
@@ -22,21 +22,21 @@ pub struct Ended {
 }
 
 /// A fresh folder, and the program run in it.
-pub struct Folder(tempfile::TempDir);
+pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
     /// A fresh folder.
-    pub fn new() -> Folder {
+    pub(crate) fn new() -> Folder {
         Folder(tempfile::tempdir().unwrap())
     }
 
     /// A path in it.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// Starts the program with these words.
-    pub fn start(&self, words: &str) -> Child {
+    pub(crate) fn start(&self, words: &str) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hedgerow"));
         command.args(words.split_whitespace()).current_dir(self.0.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -44,18 +44,18 @@ impl Folder {
     }
 
     /// Runs the program with these words to its end.
-    pub fn run(&self, words: &str) -> Ended {
+    pub(crate) fn run(&self, words: &str) -> Ended {
         end(self.start(words))
     }
 
     /// The JSON report `report.json`.
-    pub fn report(&self) -> serde_json::Value {
+    pub(crate) fn report(&self) -> serde_json::Value {
         serde_json::from_slice(&std::fs::read(self.path("report.json")).unwrap()).unwrap()
     }
 }
 
 /// Awaits the program's end; one that hangs is killed, and the test fails.
-pub fn end(mut child: Child) -> Ended {
+pub(crate) fn end(mut child: Child) -> Ended {
     let began = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if began.elapsed() > HANGS_AFTER {
@@ -72,7 +72,7 @@ pub fn end(mut child: Child) -> Ended {
 
 impl Ended {
     /// Asserts an exit code and exactly one line on standard error, which names `named`.
-    pub fn failed(&self, code: i32, named: &str) {
+    pub(crate) fn failed(&self, code: i32, named: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert_eq!(self.err.trim_end().lines().count(), 1, "one line: {}", self.err);
         assert!(self.err.contains(named), "{named}: {}", self.err);
@@ -80,7 +80,7 @@ impl Ended {
     }
 
     /// Asserts success.
-    pub fn succeeded(&self) {
+    pub(crate) fn succeeded(&self) {
         assert_eq!(self.code, Some(0), "{self:?}");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 type Script = dyn Fn(&[Vec<u8>], Duration) -> (Duration, Vec<u8>) + Send + Sync;
 
 /// Starts a server; gives its URL. It ends with the test's process.
-pub fn scripted(
+pub(crate) fn scripted(
     script: impl Fn(&[Vec<u8>], Duration) -> (Duration, Vec<u8>) + Send + Sync + 'static,
 ) -> String {
     let script: Arc<Script> = Arc::new(script);
@@ -18,7 +18,7 @@ pub fn scripted(
 }
 
 /// Starts a listener whose connections `each` handles, one thread for each; gives its URL.
-pub fn listen(each: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+pub(crate) fn listen(each: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let each = Arc::new(each);
@@ -32,12 +32,12 @@ pub fn listen(each: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
 }
 
 /// A server that answers at once, as an empty one would.
-pub fn plain() -> String {
+pub(crate) fn plain() -> String {
     scripted(|words, _| (Duration::ZERO, answer(words)))
 }
 
 /// The reply of a well-behaved server.
-pub fn answer(words: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn answer(words: &[Vec<u8>]) -> Vec<u8> {
     match name(words).as_str() {
         "GET" | "HGET" => b"$5\r\nvalue\r\n".to_vec(),
         "INCR" | "HSET" | "DEL" | "EXISTS" => b":1\r\n".to_vec(),
@@ -47,7 +47,7 @@ pub fn answer(words: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The command's name in capitals.
-pub fn name(words: &[Vec<u8>]) -> String {
+pub(crate) fn name(words: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&words[0]).to_uppercase()
 }
 
@@ -104,7 +104,7 @@ fn number(input: &mut impl BufRead) -> Option<usize> {
 }
 
 /// Reads what a client says until its request's empty line, for servers of other protocols.
-pub fn drain(stream: &mut TcpStream) {
+pub(crate) fn drain(stream: &mut TcpStream) {
     let mut some = [0; 64];
     let _ = stream.read(&mut some);
 }
