@@ -54,6 +54,7 @@ BUNDLE = Program("bare ring, bundle 64Kx32", "bare-ring --receive bundle --buffe
 INCREMENTAL = Program("bare ring, inc 256Kx8", "bare-ring --receive incremental --buffer-kib 256 --buffers 8")
 
 OURS = Program("ours", "ours-local --cpu {cpu}")
+OURS_ADAPTIVE = Program("ours, adaptive (default)", "ours-local --cpu {cpu} --park adaptive")
 OURS_EPOLL = Program("ours, epoll rung", "ours-local --cpu {cpu} --rung epoll")
 OURS_SPIN = Program("ours, spinning", "ours-local --cpu {cpu} --park spin")
 OURS_HOSTED = Program("ours, hosted", "ours-hosted --workers 2")
@@ -90,7 +91,8 @@ def hosted(tasks, every_cpu):
 
 
 SCENARIOS = (
-    Scenario("w1", "W1: GET 64 B, 1 in flight", "null-spin", "--depth 1 --latency", SMALL + (BARE_STD,)),
+    Scenario("w1", "W1: GET 64 B, 1 in flight", "null-spin", "--depth 1 --latency",
+             SMALL + (BARE_STD, OURS_ADAPTIVE)),
     Scenario("w2", "W2: GET 64 B, 1 connection x 64 in flight", "null-spin", "--depth 64", SMALL + (BARE_STD,)),
     Scenario("w3", "W3: GET 64 B, 1 connection x 1024 in flight", "null-spin", "--depth 1024", SMALL),
     Scenario("w4", "W4: GET 64 B, 16 connections x 16 in flight", "null-spin", "--connections 16 --depth 16", SMALL),
@@ -102,7 +104,7 @@ SCENARIOS = (
     Scenario("open", "Open loop: GET 64 B, Poisson arrivals at 300,000/s", "null-spin", "--rate 300000",
              (BARE_RING, BARE_EPOLL, OURS_SPIN, REDIS_RS, RUSTIS)),
     Scenario("valkey-w1", "W1 against Valkey", "valkey", "--depth 1 --latency",
-             REAL + (BARE_RING_SPIN, OURS_SPIN)),
+             REAL + (BARE_RING_SPIN, OURS_SPIN, OURS_ADAPTIVE)),
     Scenario("valkey-w2", "W2 against Valkey", "valkey", "--depth 64", REAL),
     Scenario("valkey-w3", "W3 against Valkey", "valkey", "--depth 1024", REAL),
 ) + tuple(hosted(tasks, every_cpu) for every_cpu in (False, True) for tasks in (1, 16, 64))
