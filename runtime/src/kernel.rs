@@ -10,6 +10,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 
 use crate::op::{Completion, GroupId, Op, Token};
+use crate::socket::{Keepalive, close_now};
 use crate::time::Instant;
 
 /// Shape of a provided-buffer group.
@@ -55,6 +56,25 @@ pub trait Kernel {
     /// # Errors
     /// The system's error, for example `EMFILE`.
     fn socket(&mut self, address: Address<'_>) -> io::Result<RawFd>;
+
+    /// Applies keepalive to a TCP socket.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn keepalive(&mut self, fd: RawFd, keepalive: &Keepalive) -> io::Result<()> {
+        keepalive.apply(fd)
+    }
+
+    /// Shuts both directions of a socket down, which also ends operations waiting on it.
+    fn shutdown(&mut self, fd: RawFd) {
+        // SAFETY: no memory is named; the caller owns the descriptor.
+        unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+    }
+
+    /// Closes a descriptor that no queued operation names, at once.
+    fn close_now(&mut self, fd: RawFd) {
+        close_now(fd);
+    }
 
     /// Queues `op` under `token`.
     ///

@@ -12,6 +12,8 @@ pub struct Token(pub u64);
 impl Token {
     /// Highest index a token can carry.
     pub const INDEX_MAX: u32 = (1 << 24) - 1;
+    /// The tag that kernels keep for operations of their own; callers must not use it.
+    pub const RESERVED_TAG: u8 = 0xff;
 
     /// A token for cell `index` in its `generation`; `tag` says which of the cell's operations.
     pub const fn new(tag: u8, index: u32, generation: u32) -> Token {

@@ -1,0 +1,165 @@
+//! What users keep of received bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::block::{Block, Memory};
+
+/// A part of a received block, held by a plain count: cheap, and bound to its core.
+#[derive(Clone)]
+pub(crate) struct Slice {
+    block: Block,
+    at: usize,
+    end: usize,
+}
+
+impl Slice {
+    /// Keeps `at..end` of `block`, which must have been delivered.
+    pub(crate) fn new(block: Block, at: usize, end: usize) -> Slice {
+        assert!(at <= end && end <= block.len());
+        Slice { block, at, end }
+    }
+
+    /// The same bytes with a hold that may leave the core: one small allocation and one atomic
+    /// count, no copy.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::from_owner(Foreign {
+            memory: Arc::clone(&self.block.0),
+            at: self.at,
+            end: self.end,
+        })
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self.block.bytes(self.at, self.end)
+    }
+}
+
+/// A hold that any thread may drop.
+struct Foreign {
+    memory: Arc<Memory>,
+    at: usize,
+    end: usize,
+}
+
+impl AsRef<[u8]> for Foreign {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.bytes(self.at, self.end)
+    }
+}
+
+/// A value on its core: a part of the received block when it is large, else a copy.
+///
+/// It is `!Send`; [`LocalBytes::into_bytes`] (or `Bytes::from`) makes the form that may leave the
+/// core, without copying.
+#[derive(Clone)]
+pub struct LocalBytes(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Slice(Slice),
+    Copied(Bytes),
+}
+
+impl LocalBytes {
+    /// A copy of `bytes`: one allocation.
+    pub fn copy_from(bytes: &[u8]) -> LocalBytes {
+        LocalBytes(Kind::Copied(Bytes::copy_from_slice(bytes)))
+    }
+
+    /// The bytes `sub`, which must lie inside `self` (as a sub-slice of `self.as_ref()`), sharing
+    /// the same memory. Bytes that lie elsewhere are copied.
+    pub fn slice_ref(&self, sub: &[u8]) -> LocalBytes {
+        match &self.0 {
+            Kind::Slice(s) => match offset_in(s.as_ref(), sub) {
+                Some(at) => {
+                    let at = s.at + at;
+                    LocalBytes(Kind::Slice(Slice::new(s.block.clone(), at, at + sub.len())))
+                }
+                None => LocalBytes::copy_from(sub),
+            },
+            Kind::Copied(b) => match offset_in(b, sub) {
+                Some(at) => LocalBytes(Kind::Copied(b.slice(at..at + sub.len()))),
+                None => LocalBytes::copy_from(sub),
+            },
+        }
+    }
+
+    /// The form that may leave the core; no byte is copied.
+    pub fn into_bytes(self) -> Bytes {
+        match self.0 {
+            Kind::Slice(s) => s.into_bytes(),
+            Kind::Copied(b) => b,
+        }
+    }
+
+    /// Whether it shares the received block (and so keeps the whole block alive).
+    pub fn shares_block(&self) -> bool {
+        matches!(self.0, Kind::Slice(_))
+    }
+}
+
+/// Where `sub` begins inside `whole`, if it lies there.
+fn offset_in(whole: &[u8], sub: &[u8]) -> Option<usize> {
+    let at = (sub.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    (at + sub.len() <= whole.len()).then_some(at)
+}
+
+impl AsRef<[u8]> for LocalBytes {
+    fn as_ref(&self) -> &[u8] {
+        match &self.0 {
+            Kind::Slice(s) => s.as_ref(),
+            Kind::Copied(b) => b,
+        }
+    }
+}
+
+impl std::ops::Deref for LocalBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl From<Slice> for LocalBytes {
+    fn from(slice: Slice) -> LocalBytes {
+        LocalBytes(Kind::Slice(slice))
+    }
+}
+
+impl From<LocalBytes> for Bytes {
+    fn from(bytes: LocalBytes) -> Bytes {
+        bytes.into_bytes()
+    }
+}
+
+impl PartialEq<[u8]> for LocalBytes {
+    fn eq(&self, other: &[u8]) -> bool {
+        self.as_ref() == other
+    }
+}
+
+impl PartialEq for LocalBytes {
+    fn eq(&self, other: &LocalBytes) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+
+impl Eq for LocalBytes {}
+
+/// Prints the length only: values do not belong in logs.
+impl std::fmt::Debug for LocalBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LocalBytes({} bytes)", self.len())
+    }
+}
+
+/// Prints the length only.
+impl std::fmt::Debug for Slice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Slice({} bytes)", self.end - self.at)
+    }
+}

@@ -1,0 +1,3 @@
+//! What needs no server and no clock.
+
+mod rules;

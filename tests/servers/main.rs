@@ -1,0 +1,4 @@
+//! What only real servers can prove. `tests/run` (or `tests/servers/fetch`) puts them in place.
+
+mod server;
+mod start;
