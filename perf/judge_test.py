@@ -15,8 +15,11 @@ import plan  # noqa: E402
 def runs(ours, reference):
     """One run of each side for each repeat."""
     sides = (("ours", ours), ("theirs", reference))
-    return [{"scenario": "s", "label": label, "repeat": repeat, "cpu_us_op": value}
-            for label, values in sides for repeat, value in enumerate(values)]
+    return [
+        {"scenario": "s", "label": label, "repeat": repeat, "cpu_us_op": value}
+        for label, values in sides
+        for repeat, value in enumerate(values)
+    ]
 
 
 def target(limit, at_least=False):
@@ -29,7 +32,7 @@ def verdict(ours, reference, limit, at_least=False, quick=False):
 
 class Verdicts(unittest.TestCase):
     def test_far_ratio_by_median(self):
-        """Fails if a ratio far from 1 passes by its interval although its median misses the target."""
+        """Fails if a ratio far from 1 passes by its interval while its median misses."""
         self.assertEqual(verdict([2, 2, 9], [10] * 3, 0.30), "pass")
         self.assertEqual(verdict([2, 4, 4], [10] * 3, 0.30), "FALLS SHORT")
 

@@ -1,4 +1,5 @@
-//! What the null server says: enough RESP for a client's handshake, and GET and SET at next to no cost.
+//! What the null server says: enough RESP for a client's handshake, and GET and SET at next to no
+//! cost.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -69,7 +70,8 @@ impl Session {
         !self.due.is_empty()
     }
 
-    /// Takes `len` bytes that were read into [`room`](Self::room) and queues the answers to complete commands.
+    /// Takes `len` bytes that were read into [`room`](Self::room) and queues the answers to
+    /// complete commands.
     ///
     /// # Errors
     /// Bytes that are no command.
@@ -168,7 +170,8 @@ impl Session {
     }
 }
 
-/// Writes bytes `sent` to `total` of an endless repetition of `pattern`, which holds whole answers of length `one`.
+/// Writes bytes `sent` to `total` of an endless repetition of `pattern`, which holds whole answers
+/// of length `one`.
 fn write_repeated(
     socket: &mut impl Write,
     pattern: &[u8],
@@ -190,7 +193,8 @@ fn write_repeated(
     socket.write_vectored(&slices[..used])
 }
 
-/// Splits the command at the head of `bytes`: its length and words, or `None` if it is not complete.
+/// Splits the command at the head of `bytes`: its length and words, or `None` if it is not
+/// complete.
 type Words<'a> = Vec<&'a [u8]>;
 fn split(bytes: &[u8]) -> io::Result<Option<(usize, Words<'_>)>> {
     let Some((mut at, head)) = line(bytes, 0) else { return Ok(None) };
@@ -293,7 +297,8 @@ mod tests {
         socket.1
     }
 
-    /// Fails if commands cut at any width, or answers written in pieces of any width, change what is answered.
+    /// Fails if commands cut at any width, or answers written in pieces of any width, change what
+    /// is answered.
     #[test]
     fn answers_do_not_depend_on_cuts() {
         let get = b"*2\r\n$3\r\nGET\r\n$3\r\nabc\r\n".repeat(5);

@@ -1,4 +1,5 @@
-//! What the bare programs share: the receive buffers of the ring loop and the answers of the null server.
+//! What the bare programs share: the receive buffers of the ring loop and the answers of the null
+//! server.
 
 #![warn(unsafe_op_in_unsafe_fn)]
 

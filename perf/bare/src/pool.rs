@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 
 const INCREMENTAL: u16 = 2; // IOU_PBUF_RING_INC
 
-/// Provided-buffer group 0 of a ring: `count` buffers of `size` bytes. Lives as long as the process.
+/// Provided-buffer group 0 of a ring: `count` buffers of `size` bytes. Lives as long as the
+/// process.
 #[derive(Debug)]
 pub struct Pool {
     entries: *mut BufRingEntry,
@@ -57,8 +58,9 @@ impl Pool {
     pub fn bytes(&self, id: u16, len: usize) -> &[u8] {
         let at = self.read_to(id);
         assert!(at + len <= self.size, "a completion reaches beyond its buffer");
-        // SAFETY: `read_to` bounds `id`, so this lies inside the mapping, which is never unmapped. The kernel
-        // writes only into posted buffers, and in an incremental one only beyond what it has delivered.
+        // SAFETY: `read_to` bounds `id`, so this lies inside the mapping, which is never unmapped.
+        // The kernel writes only into posted buffers, and in an incremental one only beyond what it
+        // has delivered.
         unsafe {
             std::slice::from_raw_parts(self.memory.add(usize::from(id) * self.size + at), len)
         }
@@ -73,29 +75,32 @@ impl Pool {
     pub fn post(&mut self, id: u16) {
         self.read_to[usize::from(id)] = 0;
         let at = usize::from(self.tail & (self.count - 1));
-        // SAFETY: `at` < `count`, so the entry lies inside the mapping; the kernel reads entries only up to the
-        // published tail, and this one is beyond it.
+        // SAFETY: `at` < `count`, so the entry lies inside the mapping; the kernel reads entries
+        // only up to the published tail, and this one is beyond it.
         let entry = unsafe { &mut *self.entries.add(at) };
-        // SAFETY: `id` was bounds-checked by `read_to` above, so the address lies inside the mapping.
+        // SAFETY: `id` was bounds-checked by `read_to` above, so the address lies inside the
+        // mapping.
         entry.set_addr(unsafe { self.memory.add(usize::from(id) * self.size) } as u64);
         entry.set_len(self.size as u32);
         entry.set_bid(id);
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Takes the buffer at the head of the ring and returns the id of the one after it: a bundle fills buffers in
-    /// ring order. Call it before the taken buffer is posted, which may overwrite its entry.
+    /// Takes the buffer at the head of the ring and returns the id of the one after it: a bundle
+    /// fills buffers in ring order. Call it before the taken buffer is posted, which may overwrite
+    /// its entry.
     pub fn next_in_ring(&mut self) -> u16 {
         self.head = self.head.wrapping_add(1);
         let at = usize::from(self.head & (self.count - 1));
-        // SAFETY: `at` < `count`, so the entry lies inside the mapping; the kernel only reads entries.
+        // SAFETY: `at` < `count`, so the entry lies inside the mapping; the kernel only reads
+        // entries.
         unsafe { (*self.entries.add(at)).bid() }
     }
 
     /// Shows the kernel every buffer posted so far.
     pub fn publish(&mut self) {
-        // SAFETY: the tail lies in the first entry of the registered mapping and is shared with the kernel, which
-        // reads it with acquire.
+        // SAFETY: the tail lies in the first entry of the registered mapping and is shared with the
+        // kernel, which reads it with acquire.
         let tail = unsafe { &*BufRingEntry::tail(self.entries).cast::<AtomicU16>() };
         tail.store(self.tail, Release);
     }

@@ -1,6 +1,7 @@
 use crate::now_ns;
 
-/// Poisson arrivals. A latency counts from the arrival, so a client that falls behind cannot hide it.
+/// Poisson arrivals. A latency counts from the arrival, so a client that falls behind cannot hide
+/// it.
 #[derive(Debug)]
 pub struct Arrivals {
     rng: fastrand::Rng,

@@ -49,8 +49,8 @@ pub fn counter(name: &'static str) -> &'static AtomicU64 {
 
 /// Starts the controller. Call it once the connections are up.
 ///
-/// A panic anywhere in the process ends it with status 4 (runtimes catch the panics of their tasks), a run
-/// without replies or with wrong ones with status 3.
+/// A panic anywhere in the process ends it with status 4 (runtimes catch the panics of their
+/// tasks), a run without replies or with wrong ones with status 3.
 pub fn start(workload: &Workload) {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

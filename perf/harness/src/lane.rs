@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 static WINDOW_OPEN: AtomicBool = AtomicBool::new(false);
 static LANES: Mutex<Vec<&'static Lane>> = Mutex::new(Vec::new());
 
-/// Where one thread or task counts its replies. Counting is a plain load and store, so each lane must have one
-/// writer at a time; make one for each task that may run beside another.
+/// Where one thread or task counts its replies. Counting is a plain load and store, so each lane
+/// must have one writer at a time; make one for each task that may run beside another.
 #[repr(align(128))]
 #[derive(Debug)]
 pub struct Lane {

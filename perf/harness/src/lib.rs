@@ -1,8 +1,9 @@
 //! What every measured program shares.
 //!
-//! A program parses a [`Workload`], connects, calls [`start`] and then loops for ever: it draws keys from
-//! [`Keys`], and tells a [`Lane`] of each verified reply. One controller thread, asleep except at two instants, takes
-//! the snapshots, prints one JSON line and ends the process, whatever runtime the program uses.
+//! A program parses a [`Workload`], connects, calls [`start`] and then loops for ever: it draws
+//! keys from [`Keys`], and tells a [`Lane`] of each verified reply. One controller thread, asleep
+//! except at two instants, takes the snapshots, prints one JSON line and ends the process, whatever
+//! runtime the program uses.
 //!
 //! Replies are checked in every program: a reply of the wrong length makes the run fail.
 

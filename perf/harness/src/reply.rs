@@ -1,6 +1,7 @@
 use crate::Verb;
 
-/// Counts complete replies in a stream of bytes: every one must be a bulk of `size` bytes (GET) or `+OK` (SET).
+/// Counts complete replies in a stream of bytes: every one must be a bulk of `size` bytes (GET) or
+/// `+OK` (SET).
 #[derive(Debug)]
 pub struct Replies {
     head: Vec<u8>,

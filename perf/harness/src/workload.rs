@@ -60,7 +60,8 @@ impl Workload {
         vec![b'x'; self.size]
     }
 
-    /// A receive buffer length for loops that read one socket: the whole value if it fits in 256 KiB.
+    /// A receive buffer length for loops that read one socket: the whole value if it fits in 256
+    /// KiB.
     pub fn read_buffer_len(&self) -> usize {
         (self.size + 64).clamp(64 << 10, 256 << 10)
     }

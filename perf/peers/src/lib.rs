@@ -1,7 +1,8 @@
 //! The one driver that all tokio peers share.
 //!
-//! Closed loop: `connections` clients with `depth` tasks on each, every task loops over one command. Open loop: one
-//! dispatcher spawns a task for each arrival. The runtime is current_thread unless `--workers` asks for more.
+//! Closed loop: `connections` clients with `depth` tasks on each, every task loops over one
+//! command. Open loop: one dispatcher spawns a task for each arrival. The runtime is current_thread
+//! unless `--workers` asks for more.
 
 #![forbid(unsafe_code)]
 
@@ -87,7 +88,8 @@ async fn one<P: Peer>(peer: &mut P, key: &str, workload: &Workload, lane: &Lane)
 async fn closed_loop<P: Peer>(options: &Options, peers: Vec<P>) {
     let workload = Arc::new(options.workload.clone());
     let mut tasks = Vec::new();
-    // Tasks of one thread share a lane: a line of its own for each of 1024 would be a cost of the instrument.
+    // Tasks of one thread share a lane: a line of its own for each of 1024 would be a cost of the
+    // instrument.
     let shared = Lane::new();
     for (peer, seed) in peers.iter().flat_map(|p| std::iter::repeat_n(p, workload.depth)).zip(0..) {
         let (mut peer, workload) = (peer.clone(), workload.clone());

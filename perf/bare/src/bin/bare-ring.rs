@@ -1,5 +1,6 @@
-//! The limit: io_uring without any client. Multishot receives into provided buffers, one send a connection and turn,
-//! and one enter a turn that waits for the first receive beside the sends just queued.
+//! The limit: io_uring without any client. Multishot receives into provided buffers, one send a
+//! connection and turn, and one enter a turn that waits for the first receive beside the sends just
+//! queued.
 
 use bare::pool::Pool;
 use clap::{Parser, ValueEnum};
@@ -18,8 +19,8 @@ const SEND: u64 = 2 << 32;
 struct Options {
     #[command(flatten)]
     workload: Workload,
-    /// Never block: look at the completion queue and enter only when there is something to do (always so in an
-    /// open loop)
+    /// Never block: look at the completion queue and enter only when there is something to do
+    /// (always so in an open loop)
     #[arg(long)]
     spin: bool,
     /// How received bytes use the buffers
@@ -113,8 +114,9 @@ impl Loop {
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: a receive names only the pool's memory, which is never unmapped. A send names `sending` of its
-        // link, which stays as it is until the completion clears `busy`; links are never dropped before exit.
+        // SAFETY: a receive names only the pool's memory, which is never unmapped. A send names
+        // `sending` of its link, which stays as it is until the completion clears `busy`; links are
+        // never dropped before exit.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.ring.submit()?;
         }
@@ -146,7 +148,8 @@ impl Loop {
 
     fn enter(&mut self, sends: usize) -> io::Result<()> {
         if !self.spin {
-            // A send completes within its own submit, so waiting for one completion would return at once.
+            // A send completes within its own submit, so waiting for one completion would return at
+            // once.
             return match self.ring.submit_and_wait(1 + sends) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
                 _ => Ok(()),

@@ -1,5 +1,6 @@
-//! A server that costs next to nothing, so that the client is what is measured. One thread over epoll; a command
-//! that begins like the last one of its connection and is as long is not parsed again.
+//! A server that costs next to nothing, so that the client is what is measured. One thread over
+//! epoll; a command that begins like the last one of its connection and is as long is not parsed
+//! again.
 
 use bare::answers::{Patterns, Session};
 use clap::Parser;
@@ -18,7 +19,8 @@ struct Options {
     /// Length of each value in bytes
     #[arg(long, default_value_t = 64)]
     size: usize,
-    /// Never block in epoll_wait: takes the server's wake-up out of every latency, for 100 % of a cpu
+    /// Never block in epoll_wait: takes the server's wake-up out of every latency, for 100 % of a
+    /// cpu
     #[arg(long)]
     spin: bool,
 }

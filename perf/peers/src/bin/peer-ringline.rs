@@ -1,6 +1,6 @@
-//! ringline-redis on its own io_uring runtime. At depth 1 the plain calls; else what its documents give for
-//! throughput: fire `depth` commands, receive as many. A connection cannot be shared by tasks, so there is no open
-//! loop. One task a connection.
+//! ringline-redis on its own io_uring runtime. At depth 1 the plain calls; else what its documents
+//! give for throughput: fire `depth` commands, receive as many. A connection cannot be shared by
+//! tasks, so there is no open loop. One task a connection.
 
 use clap::Parser;
 use harness::{Keys, Lane, Verb, Workload, now_ns, start};

@@ -62,14 +62,26 @@ class Server:
             command = self.valkey_command(valkey)
             libraries = os.path.join(os.path.dirname(os.path.realpath(valkey)), "lib")
             environment["LD_LIBRARY_PATH"] = ":".join(
-                filter(None, (libraries, environment.get("LD_LIBRARY_PATH"))))
+                filter(None, (libraries, environment.get("LD_LIBRARY_PATH")))
+            )
         else:
-            command = [os.path.join(binaries, "null-server"), "--addr", f"127.0.0.1:{self.port}", "--size", str(size)]
+            command = [
+                os.path.join(binaries, "null-server"),
+                "--addr",
+                f"127.0.0.1:{self.port}",
+                "--size",
+                str(size),
+            ]
             command += ["--spin"] if kind == "null-spin" else []
         try:
             self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, preexec_fn=pinned({cpu}))
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=pinned({cpu}),
+            )
         except OSError as error:
             self.folder.cleanup()
             raise Failed(f"{command[0]}: {error}") from error
@@ -82,8 +94,21 @@ class Server:
             raise
 
     def valkey_command(self, valkey):
-        return [valkey, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                "--daemonize", "no", "--dir", self.folder.name]
+        return [
+            valkey,
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--daemonize",
+            "no",
+            "--dir",
+            self.folder.name,
+        ]
 
     def wait_until_up(self):
         until = time.monotonic() + 10
@@ -124,9 +149,12 @@ def fill(port, size):
     value = b"x" * size
     with socket.create_connection(("127.0.0.1", port), 10) as server:
         for first in range(0, KEYS, batch):
-            server.sendall(b"".join(
-                b"*3\r\n$3\r\nSET\r\n$16\r\nkey:%012d\r\n$%d\r\n%s\r\n" % (key, size, value)
-                for key in range(first, first + batch)))
+            server.sendall(
+                b"".join(
+                    b"*3\r\n$3\r\nSET\r\n$16\r\nkey:%012d\r\n$%d\r\n%s\r\n" % (key, size, value)
+                    for key in range(first, first + batch)
+                )
+            )
             answers = b""
             while len(answers) < batch * len(b"+OK\r\n"):
                 part = server.recv(1 << 16)
@@ -141,12 +169,26 @@ def run_program(command, server, cpus, binaries, secs, warm_secs, size):
     """Runs one program to its end; its result line as a dict, or `{"failed": why}`."""
     words = shlex.split(command)
     words[0] = os.path.join(binaries, words[0])
-    words += ["--addr", f"127.0.0.1:{server.port}", "--size", str(size), "--secs", str(secs),
-              "--warm-secs", str(warm_secs)]
+    words += [
+        "--addr",
+        f"127.0.0.1:{server.port}",
+        "--size",
+        str(size),
+        "--secs",
+        str(secs),
+        "--warm-secs",
+        str(warm_secs),
+    ]
     if not os.access(words[0], os.X_OK):
         return {"failed": f"{os.path.basename(words[0])} is not built"}
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, preexec_fn=pinned(cpus))
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=pinned(cpus),
+    )
     try:
         out, errors = process.communicate(timeout=secs + warm_secs + SLACK_SECS)
     except subprocess.TimeoutExpired:
@@ -160,7 +202,9 @@ def run_program(command, server, cpus, binaries, secs, warm_secs, size):
     except (IndexError, json.JSONDecodeError):
         return {"failed": f"status {process.returncode}: {errors.strip()[-300:]}"}
     if process.returncode != 0:
-        return {"failed": f"status {process.returncode}, {result['wrong']} wrong replies, {result['ops']} replies"}
+        return {
+            "failed": f"status {process.returncode}, {result['ops']} replies, {result['wrong']} wrong"
+        }
     copied = result["counters"].get("copied_bytes")
     if copied is not None:
         result["copied_share"] = copied / max(1, result["ops"] * size)
