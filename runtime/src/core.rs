@@ -404,7 +404,10 @@ impl<K: Kernel> Core<K> {
             }
         }
         if self.io.live() > 0 {
-            tracing::warn!(sockets = self.io.live(), "the kernel did not let go of sockets in time");
+            tracing::warn!(
+                sockets = self.io.live(),
+                "the kernel did not let go of sockets in time"
+            );
             std::mem::forget(self.io);
         }
     }

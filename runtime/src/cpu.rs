@@ -266,6 +266,7 @@ fn read_place(root: &Path, cpu: u32) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(not(miri))]
     use std::fs;
 
     /// Design section 5. Fails if a list is read or written in another form than the kernel's.
@@ -307,6 +308,7 @@ mod tests {
     }
 
     /// A tree as /sys/devices/system/cpu with two cores of two threads, cpu 3 without topology.
+    #[cfg(not(miri))]
     fn tree(name: &str) -> std::path::PathBuf {
         let root = std::env::temp_dir().join(format!("hedgerow-cpu-{name}-{}", std::process::id()));
         for (cpu, core, siblings) in [(0, 0, "0,2"), (1, 1, "1,3"), (2, 0, "0,2")] {

@@ -32,6 +32,13 @@ pub struct SocketId {
     generation: u32,
 }
 
+impl SocketId {
+    /// Its index in its core's table: small, and used again after the socket is gone.
+    pub fn index(&self) -> usize {
+        self.index as usize
+    }
+}
+
 /// An address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {

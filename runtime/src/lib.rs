@@ -4,8 +4,10 @@
 compile_error!("a task's waker is one 64-bit word: this crate needs a 64-bit target");
 
 pub mod buffer;
+pub mod caps;
 pub mod core;
 pub mod cpu;
+pub mod epoll;
 pub mod io;
 pub mod kernel;
 pub mod mailbox;
@@ -15,6 +17,7 @@ mod quota;
 mod recv;
 pub mod ring;
 mod send;
+pub mod sim;
 pub mod socket;
 mod task;
 pub mod time;

@@ -291,7 +291,7 @@ mod tests {
         producer.push(3).unwrap();
     }
 
-    /// Case behaviour/21. Fails if values stay in a mailbox whose consumer is gone, or a later push
+    /// case behaviour/21. Fails if values stay in a mailbox whose consumer is gone, or a later push
     /// succeeds.
     #[test]
     fn closing_drops_what_is_inside() {

@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Case behaviour/23. Fails if a clock that jumps or goes back panics or upsets the decision.
+    /// case behaviour/23. Fails if a clock that jumps or goes back panics or upsets the decision.
     #[test]
     fn a_clock_jump_is_one_slow_reply() {
         let mut scene = Scene::new(ParkPolicy::default());

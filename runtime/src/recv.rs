@@ -203,7 +203,9 @@ impl Recv {
         let fits = self.block_len..=self.block_len + self.block_len / 4;
         let cell = &mut self.posted[index as usize];
         match cell.take() {
-            Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => *cell = Some(Posted { block: p.block, filled: 0 }),
+            Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => {
+                *cell = Some(Posted { block: p.block, filled: 0 })
+            }
             old => {
                 if let Some(p) = old
                     && !p.block.is_unkept()

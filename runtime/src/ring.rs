@@ -27,6 +27,11 @@ use crate::time::Instant;
 const GETEVENTS: u32 = 1;
 /// `IOU_PBUF_RING_INC`.
 const PBUF_RING_INC: u16 = 2;
+/// The smallest ring that is tried when locked memory is short.
+const ENTRIES_MIN: u32 = 8;
+/// How often, and after what pause, the smallest ring is tried again.
+const PATIENCE: u32 = 10;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(4);
 /// Tokens of this file's own operations; [`Token::RESERVED_TAG`] keeps callers out of them.
 const TIMER: Token = Token::new(Token::RESERVED_TAG, 0, 0);
 const TIMER_MOVED: Token = Token::new(Token::RESERVED_TAG, 1, 0);
@@ -132,9 +137,8 @@ impl Ring {
         let queued = self.ring.submission().len() as u32;
         self.enters += 1;
         // SAFETY: no argument is passed; all queued entries are valid by `push`.
-        let done = unsafe {
-            self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None)
-        };
+        let done =
+            unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         if done.is_err() {
             // EBUSY: the completion queue overflowed. Room there is what the kernel waits for.
             let mut taken = std::mem::take(&mut self.backlog);
@@ -146,9 +150,8 @@ impl Ring {
     fn listen_to_bell(&mut self) {
         let Some(count) = self.bell_count.as_mut() else { return };
         let to = (&raw mut **count).cast::<u8>();
-        let entry = opcode::Read::new(Fd(self.bell.fd.as_raw_fd()), to, 8)
-            .build()
-            .user_data(BELL.0);
+        let entry =
+            opcode::Read::new(Fd(self.bell.fd.as_raw_fd()), to, 8).build().user_data(BELL.0);
         self.push(&entry);
     }
 
@@ -208,12 +211,22 @@ impl Ring {
     }
 }
 
+/// Tries smaller and smaller rings while locked memory is short. Memory of rings that were just
+/// closed comes back some milliseconds late, so the smallest is tried again for a while.
 fn build(config: Config) -> io::Result<IoUring> {
-    let mut entries = config.entries.next_power_of_two().max(8);
+    let mut entries = config.entries.next_power_of_two().clamp(ENTRIES_MIN, 32_768);
+    let mut completions = config.completions.max(entries * 4);
+    let mut patience = PATIENCE;
     loop {
-        let completions = config.completions.max(entries * 4);
         match try_build(entries, completions) {
-            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && entries > 8 => entries /= 2,
+            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && entries > ENTRIES_MIN => {
+                entries /= 2;
+                completions = (completions / 2).max(entries * 4);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ENOMEM) && patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(PAUSE);
+            }
             other => return other,
         }
     }

@@ -197,7 +197,11 @@ impl Send {
             n if n < 0 => Sent::Broken(-n),
             n => {
                 self.out += n as usize;
-                if self.out >= self.batch.len() { Sent::All(n as usize) } else { Sent::Part(n as usize) }
+                if self.out >= self.batch.len() {
+                    Sent::All(n as usize)
+                } else {
+                    Sent::Part(n as usize)
+                }
             }
         }
     }

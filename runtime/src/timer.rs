@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Case behaviour/23, trap 11. Fails if the wheel and a sorted map ever disagree on what is due,
+    /// case behaviour/23, trap 11. Fails if the wheel and a sorted map ever disagree on what is due,
     /// over random inserts, cancels, clock jumps by days and small steps back.
     #[test]
     fn agrees_with_a_sorted_map() {
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Case behaviour/23. Fails if deadlines passed during a stop of days come out of order or twice.
+    /// case behaviour/23. Fails if deadlines passed during a stop of days come out of order or twice.
     #[test]
     fn expires_in_order_after_a_stop() {
         let start = Instant::from_nanos(1);
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(out.len(), 100);
     }
 
-    /// Case behaviour/23. Fails if a clock that steps back panics, fires early or hides what is due.
+    /// case behaviour/23. Fails if a clock that steps back panics, fires early or hides what is due.
     #[test]
     fn time_does_not_go_back() {
         let start = Instant::from_nanos(10_000_000_000);

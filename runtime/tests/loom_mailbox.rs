@@ -119,7 +119,7 @@ fn self_wake() {
     });
 }
 
-/// Case behaviour/21. Fails if a value posted while the consumer goes away stays in the mailbox for
+/// case behaviour/21. Fails if a value posted while the consumer goes away stays in the mailbox for
 /// ever (its requester would wait for ever).
 #[test]
 fn a_push_during_the_close_is_not_kept() {

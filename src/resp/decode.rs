@@ -136,7 +136,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`ProtocolError`]: the connection must be closed. Further calls give the same error.
-    #[inline]
+    #[inline(always)]
     pub fn decode<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, ProtocolError> {
         if self.pos == 0
             && let Some(extent) =
@@ -148,6 +148,7 @@ impl Decoder {
         self.resume(bytes)
     }
 
+    #[cold]
     #[inline(never)]
     fn resume<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, ProtocolError> {
         if let Some(error) = self.failed {
@@ -169,6 +170,7 @@ impl Decoder {
         loop {
             let flow = match self.state {
                 State::Item => {
+                    self.pass_scalars(bytes)?;
                     if self.pos >= bytes.len() {
                         return Ok(Some(1));
                     }
@@ -212,6 +214,26 @@ impl Decoder {
         frame
     }
 
+    /// Passes whole scalars while more than one is due of a counted level: most of what long
+    /// replies are made of.
+    fn pass_scalars(&mut self, bytes: &[u8]) -> Result<(), ProtocolError> {
+        let resp3 = self.protocol == Protocol::Resp3;
+        let (bulk_max, start) = (self.bulk_max, self.pos);
+        let Some(level) = self.levels.top_mut() else { return Ok(()) };
+        if matches!(*level & Level::SORT, Level::STREAM | Level::STREAMED_MAP) {
+            return Ok(());
+        }
+        while *level >= 2 * Level::ONE
+            && let Some(extent) =
+                bytes.get(self.pos..).and_then(|rest| scalar::whole(rest, bulk_max, resp3))
+        {
+            *level -= Level::ONE;
+            self.pos += extent.len;
+        }
+        self.decorates &= self.pos == start;
+        self.check_reply_len(self.pos)
+    }
+
     /// A type byte is at `pos`.
     fn item(&mut self, bytes: &[u8]) -> Result<Flow, ProtocolError> {
         let rest = bytes.get(self.pos..).unwrap_or_default();
@@ -245,7 +267,8 @@ impl Decoder {
         GO_ON
     }
 
-    /// The offset of the CR that ends the line under way, once its LF is here too.
+    /// The offset of the CR that ends the line under way, once its LF is here too. A CR alone is
+    /// refused; an LF alone ends nothing and stays text, since some modules send it.
     fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let fresh = bytes.get(self.pos..).unwrap_or_default();
         let found = fresh.iter().position(|byte| *byte == b'\r');
@@ -402,11 +425,11 @@ impl Decoder {
             }
             (_, 0) => self.value_ended(),
             (b'|', _) => {
-                self.levels.push(due * Level::ONE | Level::ATTRIBUTE);
+                self.levels.push((due * Level::ONE) | Level::ATTRIBUTE);
                 Ok(GO_ON)
             }
             _ => {
-                self.levels.push(due * Level::ONE | Level::COUNTED);
+                self.levels.push((due * Level::ONE) | Level::COUNTED);
                 Ok(GO_ON)
             }
         }
@@ -492,5 +515,76 @@ impl Decoder {
     /// A fault in what follows the type byte of the item under way.
     fn fault_in_line(&self, fault: Fault) -> ProtocolError {
         ProtocolError::new(fault, self.start + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLIES: [&[u8]; 6] = [
+        b"$5\r\nhello\r\n",
+        b"*3\r\n:1\r\n$-1\r\n|1\r\n+ttl\r\n,1.5\r\n%1\r\n+a\r\n*0\r\n",
+        b"*?\r\n$?\r\n;2\r\nab\r\n;0\r\n%?\r\n_\r\n#t\r\n.\r\n.\r\n",
+        b"|1\r\n+k\r\n(12\r\n=7\r\ntxt:abc\r\n",
+        b">2\r\n+invalidate\r\n~1\r\n!3\r\nERR\r\n",
+        b"-MOVED 1 h:1\r\n",
+    ];
+
+    /// trap 6. Fails if a border anywhere loses the place, or asks for bytes that are not needed.
+    #[test]
+    fn goes_on_at_every_border() {
+        for whole in REPLIES {
+            let mut decoder = Decoder::new(Protocol::Resp3, Limits::default());
+            for end in 0..whole.len() {
+                match decoder.decode(&whole[..end]) {
+                    Ok(Step::More { need }) => assert!((1..=whole.len() - end).contains(&need)),
+                    other => panic!("{other:?} at {end}"),
+                }
+            }
+            let Ok(Step::Frame(frame)) = decoder.decode(whole) else { panic!("no frame") };
+            assert_eq!((frame.raw(), decoder.is_inside()), (whole, false));
+        }
+    }
+
+    /// Fails if an error's offset is not that of what was wrong, or shows bytes of the reply.
+    #[test]
+    fn errors_say_what_and_where() {
+        let cases: [(&[u8], Fault, u64); 8] = [
+            (b"*2\r\n:1\r\n@", Fault::UnknownType, 8),
+            (b"*1\r\n:x\r\n", Fault::BadInteger, 5),
+            (b"$3\r\nabcd\r\n", Fault::BadTerminator, 7),
+            (b"+a\rb", Fault::BareCarriageReturn, 2),
+            (b"%?\r\n+a\r\n.\r\n", Fault::OddMap, 8),
+            (b"*?\r\n|0\r\n.\r\n", Fault::DanglingAttribute, 8),
+            (b"$4294967296\r\n", Fault::StringTooLong, 1),
+            (b"HTTP/1.1 400 Bad Request\r\n", Fault::Http, 0),
+        ];
+        for (whole, fault, offset) in cases {
+            let mut decoder = Decoder::new(Protocol::Resp3, Limits::default());
+            let error = decoder.decode(whole).expect_err("it is wrong");
+            assert_eq!((error.fault(), error.offset()), (fault, offset));
+        }
+    }
+
+    /// R-096, trap 6. Fails if the greatest string is refused, a greater one is not, or what is
+    /// missing of it is not counted to the byte.
+    #[test]
+    fn the_greatest_string_is_512_mib() {
+        let mut decoder = Decoder::new(Protocol::Resp3, Limits::default());
+        let step = decoder.decode(b"*1\r\n$536870912\r\n");
+        assert!(matches!(step, Ok(Step::More { need: 536_870_914 })), "{step:?}");
+        let step = decoder.decode(b"*1\r\n$536870912\r\nabcd");
+        assert!(matches!(step, Ok(Step::More { need: 536_870_910 })), "{step:?}");
+        let mut decoder = Decoder::new(Protocol::Resp3, Limits::default());
+        let error = decoder.decode(b"$536870913\r\n").expect_err("one byte too long");
+        assert_eq!(error.fault(), Fault::StringTooLong);
+    }
+
+    /// Design section 2. Fails if a frame or a step grows.
+    #[test]
+    fn views_stay_small() {
+        assert_eq!(size_of::<Frame<'_>>(), 24);
+        assert_eq!(size_of::<Result<Step<'_>, ProtocolError>>(), 24);
     }
 }

@@ -31,7 +31,7 @@ impl<'a> Elements<'a> {
 impl<'a> Iterator for Elements<'a> {
     type Item = Frame<'a>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Frame<'a>> {
         if self.due == 0 {
             return None;
@@ -206,6 +206,7 @@ fn split_scalar(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
 }
 
 /// The frame at the start of `bytes` and what follows it; `None` at an end mark.
+#[inline(never)]
 fn split(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     let value = attributes_end(bytes);
     if matches!(bytes.get(value), None | Some(b'.')) {

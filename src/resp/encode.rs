@@ -91,22 +91,23 @@ pub const fn header_len(count: usize) -> usize {
     1 + digits(count as u64) + 2
 }
 
-/// A type byte, a number and CR LF.
+/// A type byte, a number and CR LF. Most lengths and counts are below 1,000: one append of a known
+/// size each.
 #[inline]
-fn line(out: &mut impl Sink, tag: u8, number: &Decimal) {
-    let text = number.as_bytes();
-    let mut buffer = [0u8; Decimal::LEN_MAX + 3];
-    let len = text.len() + 3;
-    // One append instead of three.
-    if let Some(whole) = buffer.get_mut(..len)
-        && let [first, digits @ .., cr, lf] = whole
-    {
-        *first = tag;
-        digits.copy_from_slice(text);
-        *cr = b'\r';
-        *lf = b'\n';
-        out.put(whole);
+fn line(out: &mut impl Sink, tag: u8, number: u64) {
+    let digit = |place: u64| b'0' + (number / place % 10) as u8;
+    match number {
+        0..10 => out.put(&[tag, digit(1), b'\r', b'\n']),
+        10..100 => out.put(&[tag, digit(10), digit(1), b'\r', b'\n']),
+        100..1_000 => out.put(&[tag, digit(100), digit(10), digit(1), b'\r', b'\n']),
+        _ => long_line(out, tag, &Decimal::new(number)),
     }
+}
+
+fn long_line(out: &mut impl Sink, tag: u8, number: &Decimal) {
+    out.put(&[tag]);
+    out.put(number.as_bytes());
+    out.put(b"\r\n");
 }
 
 /// A whole command: an array of bulk strings.
@@ -126,7 +127,7 @@ pub fn command(out: &mut impl Sink, parts: &[&[u8]]) {
 /// `*count`: the elements follow.
 #[inline]
 pub fn array_header(out: &mut impl Sink, count: usize) {
-    line(out, b'*', &Decimal::new(count as u64));
+    line(out, b'*', count as u64);
 }
 
 /// A map of so many entries, whose keys and values follow in turn: `%count`, or in RESP2 a flat array
@@ -134,7 +135,7 @@ pub fn array_header(out: &mut impl Sink, count: usize) {
 pub fn map_header(out: &mut impl Sink, protocol: Protocol, count: usize) {
     match protocol {
         Protocol::Resp2 => array_header(out, count.saturating_mul(2)),
-        Protocol::Resp3 => line(out, b'%', &Decimal::new(count as u64)),
+        Protocol::Resp3 => line(out, b'%', count as u64),
     }
 }
 
@@ -142,7 +143,7 @@ pub fn map_header(out: &mut impl Sink, protocol: Protocol, count: usize) {
 pub fn set_header(out: &mut impl Sink, protocol: Protocol, count: usize) {
     match protocol {
         Protocol::Resp2 => array_header(out, count),
-        Protocol::Resp3 => line(out, b'~', &Decimal::new(count as u64)),
+        Protocol::Resp3 => line(out, b'~', count as u64),
     }
 }
 
@@ -150,19 +151,19 @@ pub fn set_header(out: &mut impl Sink, protocol: Protocol, count: usize) {
 pub fn push_header(out: &mut impl Sink, protocol: Protocol, count: usize) {
     match protocol {
         Protocol::Resp2 => array_header(out, count),
-        Protocol::Resp3 => line(out, b'>', &Decimal::new(count as u64)),
+        Protocol::Resp3 => line(out, b'>', count as u64),
     }
 }
 
 /// An attribute of so many entries, which follow, and then the value that it decorates. RESP3 only.
 pub fn attribute_header(out: &mut impl Sink, count: usize) {
-    line(out, b'|', &Decimal::new(count as u64));
+    line(out, b'|', count as u64);
 }
 
 /// A bulk string.
 #[inline]
 pub fn bulk(out: &mut impl Sink, payload: &[u8]) {
-    line(out, b'$', &Decimal::new(payload.len() as u64));
+    line(out, b'$', payload.len() as u64);
     out.put(payload);
     out.put(b"\r\n");
 }
@@ -191,7 +192,10 @@ fn text_line(out: &mut impl Sink, tag: &[u8], text: &str) {
 /// An integer.
 #[inline]
 pub fn int(out: &mut impl Sink, number: i64) {
-    line(out, b':', &Decimal::signed(number));
+    match u64::try_from(number) {
+        Ok(number) => line(out, b':', number),
+        Err(_) => long_line(out, b':', &Decimal::signed(number)),
+    }
 }
 
 /// A null: `_`, or the null bulk string in RESP2.
@@ -279,7 +283,7 @@ pub fn bulk_error(out: &mut impl Sink, protocol: Protocol, text: &[u8]) {
     match protocol {
         Protocol::Resp2 => error(out, &String::from_utf8_lossy(text)),
         Protocol::Resp3 => {
-            line(out, b'!', &Decimal::new(text.len() as u64));
+            line(out, b'!', text.len() as u64);
             out.put(text);
             out.put(b"\r\n");
         }
@@ -291,7 +295,7 @@ pub fn verbatim(out: &mut impl Sink, protocol: Protocol, format: [u8; 3], text: 
     if protocol == Protocol::Resp2 {
         return bulk(out, text);
     }
-    line(out, b'=', &Decimal::new(text.len() as u64 + 4));
+    line(out, b'=', text.len() as u64 + 4);
     out.put(&format);
     out.put(b":");
     out.put(text);

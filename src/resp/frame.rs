@@ -23,8 +23,18 @@ pub struct Frame<'a> {
     /// Bytes of the value before its payload or first element.
     header: u8,
     kind: Kind,
-    /// A streamed string or aggregate.
-    streamed: bool,
+    form: Form,
+}
+
+/// How the value lies in its bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// In one piece.
+    Plain,
+    /// A string in chunks.
+    Chunks,
+    /// An aggregate.
+    Frames,
 }
 
 impl<'a> Frame<'a> {
@@ -36,7 +46,7 @@ impl<'a> Frame<'a> {
     /// A scalar without attributes.
     #[inline(always)]
     pub(super) fn scalar(raw: &'a [u8], extent: Extent) -> Frame<'a> {
-        Frame { raw, value: 0, header: extent.header, kind: extent.kind, streamed: false }
+        Frame { raw, value: 0, header: extent.header, kind: extent.kind, form: Form::Plain }
     }
 
     /// A frame whose value begins at `value`.
@@ -47,10 +57,14 @@ impl<'a> Frame<'a> {
             Some((u32::try_from(value).ok()?, header, head.kind?, head.body))
         });
         let Some((value, header, kind, body)) = parts else {
-            return Frame { raw, value: 0, header: 1, kind: Kind::Null, streamed: false };
+            return Frame { raw, value: 0, header: 1, kind: Kind::Null, form: Form::Plain };
         };
-        let streamed = matches!(body, Body::Chunks | Body::Stream);
-        Frame { raw, value, header, kind, streamed }
+        let form = match body {
+            Body::Line | Body::String(_) => Form::Plain,
+            Body::Chunks => Form::Chunks,
+            Body::Items(_) | Body::Stream => Form::Frames,
+        };
+        Frame { raw, value, header, kind, form }
     }
 
     /// All bytes of the frame, attributes included.
@@ -78,20 +92,16 @@ impl<'a> Frame<'a> {
     /// [`text`](Self::text).
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
-        if self.streamed || self.kind.is_aggregate() {
+        if self.form != Form::Plain {
             return self.single_chunk();
         }
         let start = self.value as usize + usize::from(self.header);
-        let payload = self.raw.get(start..self.raw.len().saturating_sub(2)).unwrap_or_default();
-        match payload {
-            [b'+', digits @ ..] if self.kind == Kind::BigNumber => digits,
-            _ => payload,
-        }
+        self.raw.get(start..self.raw.len().saturating_sub(2)).unwrap_or_default()
     }
 
     /// [`payload`](Self::payload), with the chunks of a streamed string put together.
     pub fn text(&self) -> Cow<'a, [u8]> {
-        if !self.streamed || self.kind != Kind::Bulk {
+        if self.form != Form::Chunks {
             return Cow::Borrowed(self.payload());
         }
         let mut chunks = elements::Chunks::new(self.inner());
@@ -203,14 +213,13 @@ impl<'a> Frame<'a> {
 
     #[cold]
     fn single_chunk(&self) -> &'a [u8] {
-        match self.text_if_streamed() {
-            Some(Cow::Borrowed(text)) => text,
-            _ => &[],
+        match self.form {
+            Form::Chunks => match self.text() {
+                Cow::Borrowed(text) => text,
+                Cow::Owned(_) => &[],
+            },
+            Form::Plain | Form::Frames => &[],
         }
-    }
-
-    fn text_if_streamed(&self) -> Option<Cow<'a, [u8]>> {
-        (self.streamed && self.kind == Kind::Bulk).then(|| self.text())
     }
 }
 

@@ -9,7 +9,8 @@ use super::{ConvertError, Frame, FromReply, Kept, Kind, Reply};
 
 /// The elements of any aggregate, each converted.
 pub(super) fn list<T: FromReply<K>, K: Kept>(reply: Reply<'_, K>) -> Result<Vec<T>, ConvertError> {
-    let mut list = Vec::new();
+    // At most a third of the bytes at hand, whatever the header says.
+    let mut list = Vec::with_capacity(reply.frame().elements().size_hint().0);
     each(reply, "an array", |item| {
         list.push(item);
         Ok(())
@@ -58,7 +59,7 @@ fn each_pair<A: FromReply<K>, B: FromReply<K>, K: Kept>(
         });
     }
     let count = frame.count();
-    if count % 2 != 0 {
+    if !count.is_multiple_of(2) {
         return Err(ConvertError::with_came(expected, format!("a list of {count}"), &frame));
     }
     for (index, (left, right)) in frame.pairs().enumerate() {

@@ -26,6 +26,8 @@ pub(super) struct Head {
     pub(super) body: Body,
     /// Bytes of the header line with its CR LF.
     pub(super) line: usize,
+    /// A big number with a plus, which is no part of its payload.
+    plus: bool,
 }
 
 impl Head {
@@ -50,10 +52,13 @@ impl Head {
             b'%' => Kind::Map,
             b'~' => Kind::Set,
             b'>' => Kind::Push,
-            b'|' => return Some(Head { kind: None, body: pairs(text)?, line: end + 3 }),
+            b'|' => {
+                return Some(Head { kind: None, body: pairs(text)?, line: end + 3, plus: false });
+            }
             _ => return None,
         };
-        Some(Head { kind: Some(kind), body: body(kind, text)?, line: end + 3 })
+        let plus = kind == Kind::BigNumber && text.first() == Some(&b'+');
+        Some(Head { kind: Some(kind), body: body(kind, text)?, line: end + 3, plus })
     }
 
     /// Bytes of a frame that holds no others; `None` for aggregates, attributes and cut bytes.
@@ -70,7 +75,7 @@ impl Head {
     pub(super) fn header(&self) -> usize {
         match (self.kind, self.body) {
             (Some(Kind::Null), _) => self.line.saturating_sub(2),
-            (_, Body::Line) => 1,
+            (_, Body::Line) => 1 + usize::from(self.plus),
             (Some(Kind::Verbatim), _) => self.line.saturating_add(4),
             _ => self.line,
         }

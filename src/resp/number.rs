@@ -23,8 +23,28 @@ pub(super) fn int(text: &[u8]) -> Option<i64> {
         (b'+', rest) => (false, rest),
         _ => (false, text),
     };
+    if digits.len() <= UNCHECKED_MAX {
+        let magnitude = short(digits)?;
+        return Some(if negative { -magnitude } else { magnitude });
+    }
     let magnitude = length(digits)?;
     if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+/// So many digits fit whatever they are.
+const UNCHECKED_MAX: usize = 18;
+
+#[inline]
+fn short(digits: &[u8]) -> Option<i64> {
+    let mut number = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number * 10 + i64::from(digit);
+    }
+    (!digits.is_empty()).then_some(number)
 }
 
 /// An optional sign and at least one digit.
@@ -109,7 +129,7 @@ fn skip_digits(text: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// case `resp/02`. Fails if the edges of `i64` wrap or are refused.
+    /// case resp/02. Fails if the edges of `i64` wrap or are refused.
     #[test]
     fn int_covers_exactly_i64() {
         assert_eq!(int(b"9223372036854775807"), Some(i64::MAX));
@@ -120,7 +140,7 @@ mod tests {
         }
     }
 
-    /// case `resp/03`. Fails if a spelling outside the grammar becomes a number.
+    /// case resp/03. Fails if a spelling outside the grammar becomes a number.
     #[test]
     fn double_follows_the_grammar() {
         assert_eq!(double(b"1.5E-7"), Some(1.5e-7));

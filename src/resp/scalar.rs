@@ -22,13 +22,13 @@ const LINE_MAX: usize = 64;
 /// Digits of a bulk length taken here: below a billion, no overflow on any machine.
 const DIGITS_MAX: usize = 9;
 
-/// Recognises a whole scalar at the start of `bytes`. `bulk_max` bounds a string's length. With
-/// `resp3` false, `_` is left to the long road.
+/// Recognises a whole scalar at the start of `bytes`. `bulk_max` bounds a string's length.
+/// With `resp3` false, `_` is left to the long road.
 #[inline(always)]
 pub(super) fn whole(bytes: &[u8], bulk_max: usize, resp3: bool) -> Option<Extent> {
     match bytes.first()? {
         b'$' => bulk(bytes, bulk_max),
-        b'+' => simple(bytes),
+        b'+' => simple(bytes, bulk_max),
         b':' => int(bytes),
         b'_' if resp3 && bytes.get(1..3)? == b"\r\n" => {
             Some(Extent { kind: Kind::Null, header: 1, len: 3 })
@@ -70,12 +70,16 @@ fn null(bytes: &[u8]) -> Option<Extent> {
 }
 
 #[inline(always)]
-fn simple(bytes: &[u8]) -> Option<Extent> {
-    if bytes.starts_with(b"+OK\r\n") {
+fn simple(bytes: &[u8], text_max: usize) -> Option<Extent> {
+    if bytes.starts_with(b"+OK\r\n") && text_max >= 2 {
         return Some(Extent { kind: Kind::Simple, header: 1, len: 5 });
     }
     let at = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\r')?;
-    (*bytes.get(at + 1)? == b'\n').then_some(Extent { kind: Kind::Simple, header: 1, len: at + 2 })
+    (*bytes.get(at + 1)? == b'\n' && at <= text_max).then_some(Extent {
+        kind: Kind::Simple,
+        header: 1,
+        len: at + 2,
+    })
 }
 
 #[inline(always)]

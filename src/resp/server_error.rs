@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(ServerError::new(b"").text(), "");
     }
 
-    /// Fails if an argument that the server quotes reaches a log line.
+    /// Fails if an argument that the server quotes reaches a log line.
     #[test]
     fn quoted_arguments_stay_out_of_messages() {
         let line = b"ERR unknown command 'AUHT', with args beginning with: 'secret' ";

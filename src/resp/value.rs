@@ -1,5 +1,7 @@
 //! The owned tree of a reply, with its shape as it came.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use super::{
@@ -12,7 +14,9 @@ const DEPTH_MAX: usize = 512;
 
 /// A reply as an owned tree: kinds, order, repeats and attributes as on the wire (R-010). Errors are
 /// values here, so a `Value` can always be had of a reply that is nested at most 512 deep.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// `Debug` writes one line in every mode: indentation costs the square of the depth.
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
     /// A simple string.
@@ -53,7 +57,7 @@ pub enum Value {
 }
 
 /// A value with its attributes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Attributed {
     /// The attributes one by one as sent, each with its entries in wire order.
     pub attributes: Vec<Vec<(Value, Value)>>,
@@ -98,6 +102,92 @@ impl Value {
             },
         }
     }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, vec![Part::Value(self)])
+    }
+}
+
+impl fmt::Debug for Attributed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print(f, Part::attributed(self))
+    }
+}
+
+/// What is left to print, the next part last.
+enum Part<'a> {
+    Text(&'static str),
+    Value(&'a Value),
+    Values(&'a [Value]),
+    Entries(&'a [(Value, Value)]),
+}
+
+impl<'a> Part<'a> {
+    fn attributed(of: &'a Attributed) -> Vec<Part<'a>> {
+        let mut parts = vec![Part::Text(")"), Part::Value(&of.value)];
+        for group in of.attributes.iter().rev() {
+            parts.extend([Part::Text("}, "), Part::Entries(group), Part::Text("{")]);
+        }
+        parts.push(Part::Text("Attributed("));
+        parts
+    }
+}
+
+/// Prints without recursion.
+fn print(f: &mut fmt::Formatter<'_>, mut parts: Vec<Part<'_>>) -> fmt::Result {
+    while let Some(part) = parts.pop() {
+        match part {
+            Part::Text(text) => f.write_str(text)?,
+            Part::Value(value) => print_value(f, value, &mut parts)?,
+            Part::Values([]) | Part::Entries([]) => {}
+            Part::Values([first, rest @ ..]) => {
+                parts.push(Part::Values(rest));
+                parts.extend((!rest.is_empty()).then_some(Part::Text(", ")));
+                parts.push(Part::Value(first));
+            }
+            Part::Entries([(key, value), rest @ ..]) => {
+                parts.push(Part::Entries(rest));
+                parts.extend((!rest.is_empty()).then_some(Part::Text(", ")));
+                parts.extend([Part::Value(value), Part::Text(": "), Part::Value(key)]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints a scalar, or puts what an aggregate is made of onto `parts`.
+fn print_value<'a>(
+    f: &mut fmt::Formatter<'_>,
+    value: &'a Value,
+    parts: &mut Vec<Part<'a>>,
+) -> fmt::Result {
+    let (open, inner, close) = match value {
+        Value::Simple(text) => return write!(f, "Simple({text:?})"),
+        Value::Error(text) => return write!(f, "Error({text:?})"),
+        Value::Int(number) => return write!(f, "Int({number})"),
+        Value::Bulk(text) => return write!(f, "Bulk({text:?})"),
+        Value::Null => return f.write_str("Null"),
+        Value::Bool(truth) => return write!(f, "Bool({truth})"),
+        Value::Double(number) => return write!(f, "Double({number:?})"),
+        Value::BigNumber(digits) => return write!(f, "BigNumber({digits:?})"),
+        Value::BulkError(text) => return write!(f, "BulkError({text:?})"),
+        Value::Verbatim { format, text } => {
+            let format = String::from_utf8_lossy(format);
+            return write!(f, "Verbatim({format:?}, {text:?})");
+        }
+        Value::Array(items) => ("Array([", Part::Values(items), "])"),
+        Value::Map(entries) => ("Map({", Part::Entries(entries), "})"),
+        Value::Set(items) => ("Set([", Part::Values(items), "])"),
+        Value::Push(items) => ("Push([", Part::Values(items), "])"),
+        Value::Attributed(inner) => {
+            parts.extend(Part::attributed(inner));
+            return Ok(());
+        }
+    };
+    parts.extend([Part::Text(close), inner]);
+    f.write_str(open)
 }
 
 impl<K: Kept> FromReply<K> for Value {
@@ -241,5 +331,23 @@ fn scalar<K: Kept>(reply: Reply<'_, K>) -> Value {
         }
         Kind::Bulk => Value::Bulk(text()),
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R-096. Fails if a value prints over more than one line, or loses a part.
+    #[test]
+    fn debug_is_one_line() {
+        let whole = b"|1\r\n+k\r\n:1\r\n|0\r\n*3\r\n%1\r\n_\r\n#t\r\n~0\r\n=5\r\ntxt:a\r\n";
+        let frame = Frame::from_validated(whole);
+        let value: Value = Reply::<Bytes>::new(frame, None).convert().expect("a value");
+        let text = concat!(
+            r#"Attributed({Simple(b"k"): Int(1)}, {}, "#,
+            r#"Array([Map({Null: Bool(true)}), Set([]), Verbatim("txt", b"a")]))"#
+        );
+        assert_eq!(format!("{value:#?}"), text);
     }
 }

@@ -1,3 +1,6 @@
-//! What needs no server and no clock.
+//! Tests without a network: corpora, simulation, promises about types and sizes.
 
+mod command;
+mod resp;
 mod rules;
+mod slot;

@@ -24,11 +24,7 @@ impl Slice {
     /// The same bytes with a hold that may leave the core: one small allocation and one atomic
     /// count, no copy.
     pub(crate) fn into_bytes(self) -> Bytes {
-        Bytes::from_owner(Foreign {
-            memory: Arc::clone(&self.block.0),
-            at: self.at,
-            end: self.end,
-        })
+        Bytes::from_owner(Foreign { memory: Arc::clone(&self.block.0), at: self.at, end: self.end })
     }
 }
 

@@ -1,0 +1,219 @@
+//! The client of code that runs on a pinned core: the shortest road.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hedgerow_runtime::buffer::LocalBytes;
+use hedgerow_runtime::core::Local;
+
+use super::door::Door;
+use super::request::{Passage, Place, Request};
+use super::states::LocalStates;
+use crate::command::{Command, ToArg, strings};
+use crate::config::Options;
+use crate::engine::Counters;
+use crate::error::Error;
+use crate::placement::core::{CoreDesk, CorePlace};
+use crate::resp::{Frame, FromReply, ServerError};
+
+/// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
+/// dropping the last clone closes them, and every request still waiting ends with an error.
+///
+/// Commands are the methods of the traits in [`prelude`](crate::prelude).
+#[derive(Clone)]
+pub struct LocalClient {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    place: CorePlace,
+    local: Local,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.place.with(|engine, now| engine.close(now));
+    }
+}
+
+impl LocalClient {
+    /// A client whose connections are begun now.
+    pub(crate) fn open(desk: &CoreDesk, options: &Options) -> Result<LocalClient, Error> {
+        options.check()?;
+        let place = desk.open(Arc::new(options.clone()));
+        Ok(LocalClient { shared: Rc::new(Shared { place, local: desk.local().clone() }) })
+    }
+
+    /// Waits until the first connections are up.
+    pub(crate) async fn up(&self) -> Result<(), Error> {
+        poll_fn(|cx| {
+            let waker = cx.waker().clone();
+            let seen = self.shared.place.with(|engine, _| engine.started(waker));
+            match seen {
+                Ok(outcome) => Poll::Ready(outcome),
+                Err(_waker) => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// GET, with the value shown in place: nothing is allocated and nothing kept. `None` is a
+    /// missing key.
+    ///
+    /// # Errors
+    /// As [`Door::send`]; also a value that is no string.
+    pub fn get_with<T, F: FnOnce(Option<&[u8]>) -> T>(
+        &self,
+        key: impl ToArg,
+        show: F,
+    ) -> WithReply<impl FnOnce(Frame<'_>) -> T> {
+        let request = self.send(strings::get::<()>(key));
+        request.with(move |frame| show((!frame.is_null()).then(|| frame.payload())))
+    }
+
+    /// GET, with the value appended to `into`. Answers its length, or `None` for a missing key.
+    ///
+    /// # Errors
+    /// As [`Door::send`].
+    pub async fn get_into(
+        &self,
+        key: impl ToArg,
+        into: &mut Vec<u8>,
+    ) -> Result<Option<usize>, Error> {
+        let copy = |value: Option<&[u8]>| {
+            value.map(|v| {
+                into.extend_from_slice(v);
+                v.len()
+            })
+        };
+        self.get_with(key, copy).await
+    }
+
+    /// Whether a connection takes commands now.
+    pub fn is_connected(&self) -> bool {
+        self.shared.place.with(|engine, _| engine.is_connected())
+    }
+
+    /// The changes of its connections from now on.
+    pub fn states(&self) -> LocalStates {
+        LocalStates::new(self.shared.place.clone())
+    }
+
+    /// This client's counters.
+    pub fn counters(&self) -> Counters {
+        self.shared.place.with(|engine, _| engine.counters())
+    }
+
+    /// Requests that hold a cell: under way, or finished and not yet redeemed.
+    pub fn live_requests(&self) -> usize {
+        self.shared.place.with(|engine, _| engine.live_requests())
+    }
+
+    /// Takes no more commands, lets what is in flight finish for at most `limit`, then closes.
+    pub async fn close(&self, limit: Duration) {
+        let until = self.shared.local.now() + limit;
+        let step = Duration::from_millis(1).min(limit);
+        while !self.shared.place.with(|engine, _| engine.drain()) {
+            if self.shared.local.now() >= until {
+                break;
+            }
+            self.shared.local.sleep(step).await;
+        }
+        self.shared.place.with(|engine, now| engine.close(now));
+    }
+}
+
+impl Door for LocalClient {
+    type Kept = LocalBytes;
+    type Request<R: FromReply<LocalBytes>> = LocalRequest<R>;
+
+    #[inline]
+    fn send<R: FromReply<LocalBytes>>(&self, command: Command<R>) -> LocalRequest<R> {
+        LocalRequest(Request::new(self.shared.place.clone(), command))
+    }
+}
+
+impl std::fmt::Debug for LocalClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalClient")
+            .field("connected", &self.is_connected())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A command of a [`LocalClient`] under way. Sent on its first poll; may be dropped at any instant:
+/// a command that is still queued is taken out, one that was written may still run.
+#[must_use = "a request is sent when it is first polled: await it"]
+pub struct LocalRequest<R>(Request<CorePlace, R>);
+
+impl<R> LocalRequest<R> {
+    /// Gives up at this instant, counting queueing, connecting and waiting.
+    pub fn deadline(mut self, at: std::time::Instant) -> LocalRequest<R> {
+        self.0.deadline(at);
+        self
+    }
+
+    /// Gives up so long after its first poll.
+    pub fn timeout(mut self, time: Duration) -> LocalRequest<R> {
+        self.0.timeout(time);
+        self
+    }
+
+    /// Shows the reply in place instead of converting it: nothing is allocated for it.
+    pub fn with<T, F: FnOnce(Frame<'_>) -> T>(self, show: F) -> WithReply<F> {
+        WithReply { passage: self.0.into_passage(), show: Some(show) }
+    }
+}
+
+impl<R: FromReply<LocalBytes>> Future for LocalRequest<R> {
+    type Output = Result<R, Error>;
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<R> std::fmt::Debug for LocalRequest<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LocalRequest")
+    }
+}
+
+/// A request whose reply is shown in place; see [`LocalRequest::with`].
+#[must_use = "a request is sent when it is first polled: await it"]
+pub struct WithReply<F> {
+    passage: Passage<CorePlace>,
+    show: Option<F>,
+}
+
+impl<T, F: FnOnce(Frame<'_>) -> T + Unpin> Future for WithReply<F> {
+    type Output = Result<T, Error>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let body = match this.passage.poll_body(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(body)) => body,
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Err(error.with_command(this.passage.name())));
+            }
+        };
+        let frame = body.reply().frame();
+        let shown = match (ServerError::from_frame(&frame), this.show.take()) {
+            (Some(error), _) => Err(Error::server(error).with_command(this.passage.name())),
+            (None, Some(show)) => Ok(show(frame)),
+            (None, None) => Err(Error::closed()),
+        };
+        this.passage.give_back(body);
+        Poll::Ready(shown)
+    }
+}
+
+impl<F> std::fmt::Debug for WithReply<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WithReply")
+    }
+}

@@ -1,0 +1,278 @@
+//! Every setting of a client, in one place.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{Endpoint, Keepalive, Reconnect};
+use crate::Error;
+use crate::resp::Limits;
+
+/// The port that a `redis://` address means when it names none (R-021).
+const PORT: u16 = 6379;
+
+/// A password. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a password.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// Which protocol a connection is to speak (R-054, R-061).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ProtocolChoice {
+    /// `HELLO 3`, and RESP2 where the server does not know it. Costs one round trip for each new
+    /// connection. Connections of one client may then differ, and so may the shape of raw replies
+    /// (R-064); typed commands read both shapes alike.
+    #[default]
+    Auto,
+    /// RESP2 without asking.
+    Resp2,
+    /// RESP3; a server without it is an error.
+    Resp3,
+}
+
+impl FromStr for ProtocolChoice {
+    type Err = Error;
+
+    /// `auto`, `2`, `resp2`, `3` or `resp3`, in any case (R-026).
+    ///
+    /// # Errors
+    /// Names the words that are right.
+    fn from_str(word: &str) -> Result<ProtocolChoice, Error> {
+        match word.to_ascii_lowercase().as_str() {
+            "auto" => Ok(ProtocolChoice::Auto),
+            "2" | "resp2" => Ok(ProtocolChoice::Resp2),
+            "3" | "resp3" => Ok(ProtocolChoice::Resp3),
+            _ => Err(Error::config("`protocol` must be auto, resp2 (or 2) or resp3 (or 3)")),
+        }
+    }
+}
+
+/// The settings of a client. Plain data; checked as a whole when a client is made.
+///
+/// ```
+/// use std::time::Duration;
+/// use hedgerow::Options;
+///
+/// let mut options = Options::from_url("redis://app:secret@localhost:6380/2")?;
+/// options.command_timeout = Some(Duration::from_millis(250));
+/// options.client_name = Some("checkout".into());
+/// # Ok::<(), hedgerow::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The server.
+    pub endpoint: Endpoint,
+    /// ACL user; `None` is the server's default user.
+    pub username: Option<String>,
+    /// Password; `None` does not authenticate.
+    pub password: Option<Secret>,
+    /// Logical database, default 0 (R-015).
+    pub database: u32,
+    /// Name given to each connection (`CLIENT SETNAME`).
+    pub client_name: Option<String>,
+    /// Protocol, default Auto.
+    pub protocol: ProtocolChoice,
+    /// Longest time for a connection to be made, name resolution and TCP connect, default 5 s.
+    pub connect_timeout: Duration,
+    /// Longest time for a command, from its first poll: queueing, connecting, waiting. Default 2 s;
+    /// `None` switches it off; at least 1 ms (C-18). It also bounds each reply of a connection's
+    /// set-up (R-073; `connect_timeout` does where this is off).
+    pub command_timeout: Option<Duration>,
+    /// Multiplexed connections, at least 1, default 1 (R-006).
+    pub connections: usize,
+    /// Commands in flight or queued on one connection before producers wait, default 16,384
+    /// (R-116).
+    pub in_flight_max: usize,
+    /// Commands that may wait while not connected, default 10,000; more fail at once.
+    pub queue_commands_max: usize,
+    /// Bytes of commands that may wait while not connected, default 16 MiB; more fail at once.
+    pub queue_bytes_max: usize,
+    /// Longest wait of a command while not connected; `None` (the default) leaves it to the
+    /// command's own deadline.
+    pub queue_timeout: Option<Duration>,
+    /// Delays between connection attempts.
+    pub reconnect: Reconnect,
+    /// Kernel TCP keepalive, default off (R-018).
+    pub keepalive: Option<Keepalive>,
+    /// Lets administrative commands through (FLUSHALL, CONFIG SET ..), default false (R-008).
+    pub allow_admin: bool,
+    /// Bounds on one reply (R-096).
+    pub limits: Limits,
+}
+
+impl Options {
+    /// The defaults, for one server.
+    pub fn new(endpoint: Endpoint) -> Options {
+        Options {
+            endpoint,
+            username: None,
+            password: None,
+            database: 0,
+            client_name: None,
+            protocol: ProtocolChoice::Auto,
+            connect_timeout: Duration::from_secs(5),
+            command_timeout: Some(Duration::from_secs(2)),
+            connections: 1,
+            in_flight_max: 16_384,
+            queue_commands_max: 10_000,
+            queue_bytes_max: 16 << 20,
+            queue_timeout: None,
+            reconnect: Reconnect::default(),
+            keepalive: None,
+            allow_admin: false,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Reads `redis://[[user:]password@]host[:port][/database]` or `unix:///path[?db=N]`.
+    ///
+    /// User and password are percent-decoded. A word before `@` without a colon is a password
+    /// (R-032).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config), naming the part and what would be right,
+    /// never the password.
+    pub fn from_url(text: &str) -> Result<Options, Error> {
+        let url = url::Url::parse(text).map_err(|e| Error::config(format!("the URL: {e}")))?;
+        match url.scheme() {
+            "redis" => from_redis_url(&url),
+            "unix" | "redis+unix" => from_unix_url(&url),
+            "rediss" => {
+                Err(Error::config("the URL: TLS (rediss://) is not available in this build"))
+            }
+            other => {
+                let right = "write redis://host:port/database or unix:///path";
+                Err(Error::config(format!("the URL: scheme `{other}` is not known; {right}")))
+            }
+        }
+    }
+
+    /// Checks all values together.
+    ///
+    /// # Errors
+    /// Names the option that is wrong and its range.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let ms = Duration::from_millis(1);
+        let bad = match () {
+            () if self.connections == 0 => "`connections` must be at least 1",
+            () if self.connections > 1 << 16 => "`connections` must be at most 65,536",
+            () if self.in_flight_max == 0 => "`in_flight_max` must be at least 1",
+            () if self.connect_timeout < ms => "`connect_timeout` must be at least 1 ms",
+            () if self.command_timeout.is_some_and(|t| t < ms) => {
+                "`command_timeout` must be at least 1 ms, or None to switch it off"
+            }
+            () if self.queue_timeout.is_some_and(|t| t < ms) => {
+                "`queue_timeout` must be at least 1 ms, or None to switch it off"
+            }
+            () if self.username.is_some() && self.password.is_none() => {
+                "`username` needs a `password`"
+            }
+            () if self.client_name.as_ref().is_some_and(|n| !is_plain(n)) => {
+                "`client_name` must have no spaces or control characters"
+            }
+            () => return self.check_places(),
+        };
+        Err(Error::config(bad))
+    }
+
+    fn check_places(&self) -> Result<(), Error> {
+        match &self.endpoint {
+            Endpoint::Tcp { port: 0, .. } => {
+                return Err(Error::config("`endpoint`: the port must be from 1 to 65535"));
+            }
+            Endpoint::Tcp { host, .. } if host.is_empty() => {
+                return Err(Error::config("`endpoint`: the host is empty"));
+            }
+            _ => {}
+        }
+        if let Some(keepalive) = &self.keepalive {
+            let whole = |t: Duration| t >= Duration::from_secs(1) && t.subsec_nanos() == 0;
+            if !whole(keepalive.time) || keepalive.interval.is_some_and(|i| !whole(i)) {
+                return Err(Error::config("`keepalive` times must be whole seconds, at least 1 s"));
+            }
+        }
+        self.reconnect.check()
+    }
+}
+
+/// What the server accepts as a client name.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|b| (b'!'..=b'~').contains(&b))
+}
+
+fn decoded(part: &str, what: &str) -> Result<String, Error> {
+    let bytes = percent_encoding::percent_decode_str(part);
+    let text =
+        bytes.decode_utf8().map_err(|_| Error::config(format!("the URL: {what} is not UTF-8")));
+    text.map(|t| t.into_owned())
+}
+
+fn from_redis_url(url: &url::Url) -> Result<Options, Error> {
+    let host = match url.host() {
+        Some(url::Host::Ipv6(ip)) => ip.to_string(),
+        Some(host) => decoded(&host.to_string(), "the host")?,
+        None => return Err(Error::config("the URL: it names no host")),
+    };
+    let mut options = Options::new(Endpoint::tcp(host, url.port().unwrap_or(PORT)));
+    let user = decoded(url.username(), "the user")?;
+    match url.password() {
+        Some(password) => {
+            options.password = Some(Secret::new(decoded(password, "the password")?));
+            options.username = Some(user).filter(|u| !u.is_empty());
+        }
+        None if !user.is_empty() => options.password = Some(Secret::new(user)),
+        None => {}
+    }
+    let path = url.path().trim_start_matches('/');
+    if !path.is_empty() {
+        options.database = database(path)?;
+    }
+    read_query(url, &mut options)?;
+    Ok(options)
+}
+
+fn from_unix_url(url: &url::Url) -> Result<Options, Error> {
+    let path = decoded(url.path(), "the path")?;
+    if path.is_empty() || url.has_host() {
+        return Err(Error::config("the URL: a unix socket is written unix:///absolute/path"));
+    }
+    let mut options = Options::new(Endpoint::unix(path));
+    read_query(url, &mut options)?;
+    Ok(options)
+}
+
+fn read_query(url: &url::Url, options: &mut Options) -> Result<(), Error> {
+    for (name, value) in url.query_pairs() {
+        match name.to_ascii_lowercase().as_str() {
+            "db" => options.database = database(&value)?,
+            "protocol" => options.protocol = value.parse()?,
+            _ => {
+                let text = format!("the URL: parameter `{name}` is not known; db and protocol are");
+                return Err(Error::config(text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn database(text: &str) -> Result<u32, Error> {
+    let number = text.parse::<i32>().ok().and_then(|n| u32::try_from(n).ok());
+    number.ok_or_else(|| Error::config("the URL: the database must be a number of at least 0"))
+}

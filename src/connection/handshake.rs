@@ -1,0 +1,217 @@
+//! A connection's set-up: protocol, authentication, name, database (R-054 to R-065).
+//!
+//! Auto and RESP3 begin with `HELLO 3` (with AUTH and SETNAME inside) and wait for its answer: the
+//! one extra round trip (R-059). Only an answer that says that HELLO itself is not known, or
+//! NOPROTO, leads to RESP2 on the same socket (R-055). RESP2 sends AUTH, the name and the database
+//! in one go. Errors of the name and of the library's own name are never fatal.
+
+use std::collections::VecDeque;
+
+use crate::config::{Options, ProtocolChoice};
+use crate::error::{Error, ErrorKind, Fate};
+use crate::resp::{Frame, Protocol, ServerError, encode};
+
+use super::{Connection, Encoded, Owner};
+
+/// What the set-up has come to.
+pub(crate) enum Progress {
+    /// More answers are due.
+    Waiting,
+    /// Commands may follow.
+    Ready,
+    /// It failed. `permanent`: trying again cannot help (R-106).
+    Failed { error: Error, permanent: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Hello,
+    Auth,
+    Name,
+    Select,
+}
+
+/// One set-up under way.
+pub(crate) struct Handshake {
+    due: VecDeque<Step>,
+    protocol: Protocol,
+}
+
+impl Handshake {
+    /// Queues the first commands.
+    pub(crate) fn start(options: &Options, to: &mut Connection) -> (Handshake, Progress) {
+        let mut handshake = Handshake { due: VecDeque::new(), protocol: Protocol::Resp3 };
+        let progress = match options.protocol {
+            ProtocolChoice::Resp2 => handshake.speak_resp2(options, to),
+            ProtocolChoice::Auto | ProtocolChoice::Resp3 => {
+                // Until the answer is known both protocols are read: RESP3 contains RESP2.
+                to.decoder.set_protocol(Protocol::Resp3);
+                handshake.hello(options, to);
+                Progress::Waiting
+            }
+        };
+        (handshake, progress)
+    }
+
+    fn say(&mut self, to: &mut Connection, step: Step, words: &[&[u8]]) {
+        enqueue(to, Owner::Setup, words);
+        self.due.push_back(step);
+    }
+
+    fn hello(&mut self, options: &Options, to: &mut Connection) {
+        let mut words: Vec<&[u8]> = vec![b"HELLO", b"3"];
+        if let Some(password) = &options.password {
+            let user = options.username.as_deref().unwrap_or("default");
+            words.extend([&b"AUTH"[..], user.as_bytes(), password.expose().as_bytes()]);
+        }
+        if let Some(name) = &options.client_name {
+            words.extend([&b"SETNAME"[..], name.as_bytes()]);
+        }
+        self.say(to, Step::Hello, &words);
+    }
+
+    fn speak_resp2(&mut self, options: &Options, to: &mut Connection) -> Progress {
+        self.protocol = Protocol::Resp2;
+        to.decoder.set_protocol(Protocol::Resp2);
+        if let Some(password) = &options.password {
+            let password = password.expose().as_bytes();
+            match options.username.as_deref() {
+                // Servers before 6 know no users: the default one is meant by its password alone.
+                None | Some("default") => self.say(to, Step::Auth, &[b"AUTH", password]),
+                Some(user) => self.say(to, Step::Auth, &[b"AUTH", user.as_bytes(), password]),
+            }
+        }
+        if let Some(name) = &options.client_name {
+            self.say(to, Step::Name, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
+        }
+        self.select(options, to);
+        self.finish(to)
+    }
+
+    fn select(&mut self, options: &Options, to: &mut Connection) {
+        if options.database != 0 {
+            let number = options.database.to_string();
+            self.say(to, Step::Select, &[b"SELECT", number.as_bytes()]);
+        }
+    }
+
+    /// Ready, once nothing is due any more; the library's name follows for its effect only.
+    fn finish(&self, to: &mut Connection) -> Progress {
+        if !self.due.is_empty() {
+            return Progress::Waiting;
+        }
+        let version = env!("CARGO_PKG_VERSION").as_bytes();
+        enqueue(to, Owner::Nobody, &[b"CLIENT", b"SETINFO", b"LIB-NAME", b"hedgerow"]);
+        enqueue(to, Owner::Nobody, &[b"CLIENT", b"SETINFO", b"LIB-VER", version]);
+        Progress::Ready
+    }
+
+    /// Takes the next answer.
+    pub(crate) fn on_reply(
+        &mut self,
+        frame: Frame<'_>,
+        options: &Options,
+        to: &mut Connection,
+    ) -> Progress {
+        let Some(step) = self.due.pop_front() else { return Progress::Waiting };
+        let error = ServerError::from_frame(&frame);
+        match (step, error) {
+            (Step::Hello, Some(error)) => self.on_hello_refused(error, options, to),
+            (Step::Hello, None) => self.on_hello(frame, options, to),
+            // A name is a convenience: some proxies refuse it.
+            (Step::Name, _) | (_, None) => self.finish(to),
+            (Step::Auth, Some(error)) => failed("authentication", error),
+            (Step::Select, Some(error)) => failed("selecting the database", error),
+        }
+    }
+
+    fn on_hello(&mut self, frame: Frame<'_>, options: &Options, to: &mut Connection) -> Progress {
+        match protocol_of(&frame) {
+            Some(3) => {
+                self.protocol = Protocol::Resp3;
+                tracing::debug!("the server speaks RESP3");
+            }
+            // It took HELLO and answers in RESP2: go on in that, unless RESP3 was demanded.
+            Some(2) if options.protocol != ProtocolChoice::Resp3 => {
+                self.protocol = Protocol::Resp2;
+                to.decoder.set_protocol(Protocol::Resp2);
+                tracing::info!("the server answers HELLO 3 in RESP2; going on in RESP2");
+            }
+            Some(_) => return unusable("the server does not speak RESP3, which was asked for"),
+            None => return unusable("the answer to HELLO names no protocol"),
+        }
+        self.select(options, to);
+        self.finish(to)
+    }
+
+    fn on_hello_refused(
+        &mut self,
+        error: ServerError,
+        options: &Options,
+        to: &mut Connection,
+    ) -> Progress {
+        let unknown = is_unknown_hello(&error);
+        if (unknown || error.is("NOPROTO")) && options.protocol == ProtocolChoice::Auto {
+            tracing::info!("the server does not know HELLO 3; going on in RESP2");
+            return self.speak_resp2(options, to);
+        }
+        // Another wording is no proof (R-057), but may well mean the same.
+        let text = error.text().to_ascii_lowercase();
+        let about_access = ["NOAUTH", "WRONGPASS", "NOPERM"].iter().any(|c| error.is(c))
+            || text.contains("auth")
+            || text.contains("acl")
+            || text.contains("permission");
+        let looks_unknown = text.contains("unknown") || text.contains("command") || unknown;
+        if looks_unknown && !about_access {
+            let text = format!(
+                "set-up: HELLO 3: {}; if the server does not know HELLO, set the protocol to resp2",
+                error.line()
+            );
+            return Progress::Failed { error: refusal(text, error), permanent: true };
+        }
+        failed("HELLO 3", error)
+    }
+}
+
+fn enqueue(to: &mut Connection, owner: Owner, words: &[&[u8]]) {
+    let mut bytes = Vec::new();
+    encode::command(&mut bytes, words);
+    to.enqueue(&Encoded::Short(&bytes), owner, 1);
+}
+
+/// The `proto` that an answer to HELLO names; a RESP3 map or a RESP2 list of pairs.
+fn protocol_of(frame: &Frame<'_>) -> Option<i64> {
+    let mut elements = frame.elements();
+    while let (Some(key), Some(value)) = (elements.next(), elements.next()) {
+        if key.payload() == b"proto" {
+            return value.int();
+        }
+    }
+    None
+}
+
+/// The wording of servers that do not know HELLO at all: `unknown command 'HELLO'`, with any of the
+/// quotes that servers have used, the arguments after it or not.
+fn is_unknown_hello(error: &ServerError) -> bool {
+    let text = error.text().to_ascii_lowercase();
+    let rest = text.strip_prefix("unknown command").filter(|_| error.is("ERR"));
+    let Some(rest) = rest else { return false };
+    let name = rest.trim_start_matches([' ', ':', '\'', '`', '"']);
+    name.strip_prefix("hello")
+        .is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
+}
+
+fn failed(what: &str, error: ServerError) -> Progress {
+    let permanent = !error.is_transient();
+    let text = format!("set-up: {what}: {}", error.line());
+    Progress::Failed { error: refusal(text, error), permanent }
+}
+
+fn refusal(text: String, error: ServerError) -> Error {
+    Error::new(ErrorKind::Handshake, Fate::NotSent, text).with_server(error)
+}
+
+fn unusable(text: &str) -> Progress {
+    let error = Error::new(ErrorKind::Handshake, Fate::NotSent, format!("set-up: {text}"));
+    Progress::Failed { error, permanent: true }
+}

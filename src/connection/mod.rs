@@ -1,0 +1,67 @@
+//! One connection as a state machine: what is queued, in flight and set up. No socket, no clock.
+
+mod handshake;
+mod in_flight;
+mod push;
+
+pub(crate) use handshake::{Handshake, Progress as SetupProgress};
+pub(crate) use in_flight::{InFlight, Owner, Unit};
+pub(crate) use push::Push;
+
+use bytes::Bytes;
+use hedgerow_runtime::Batch;
+
+use crate::resp::{Decoder, Limits, Protocol};
+
+/// Commands of at least this length are sent from their own memory, without a copy.
+const LARGE_MIN: usize = 16 << 10;
+
+/// Bytes of a command on their way into a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Encoded<'a> {
+    /// To be copied.
+    Short(&'a [u8]),
+    /// To be shared.
+    Long(&'a Bytes),
+}
+
+impl Encoded<'_> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Encoded::Short(bytes) => bytes.len(),
+            Encoded::Long(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// The protocol side of one connection.
+pub(crate) struct Connection {
+    pub(crate) decoder: Decoder,
+    pub(crate) in_flight: InFlight,
+    /// What the next send takes.
+    pub(crate) out: Batch,
+}
+
+impl Connection {
+    pub(crate) fn new(limits: Limits) -> Connection {
+        Connection {
+            decoder: Decoder::new(Protocol::Resp3, limits),
+            in_flight: InFlight::default(),
+            out: Batch::new(),
+        }
+    }
+
+    /// Queues one unit; returns its ordinal. The caller has checked that its length fits 32 bits.
+    #[inline]
+    pub(crate) fn enqueue(&mut self, command: &Encoded<'_>, owner: Owner, due: u32) -> u64 {
+        match command {
+            Encoded::Short(bytes) => self.out.small().extend_from_slice(bytes),
+            Encoded::Long(bytes) if bytes.len() < LARGE_MIN => {
+                self.out.small().extend_from_slice(bytes);
+            }
+            Encoded::Long(bytes) => self.out.push_large(Bytes::clone(bytes)),
+        }
+        self.in_flight.push(Unit { owner, bytes: command.len() as u32, due })
+    }
+}

@@ -1,0 +1,57 @@
+//! The bytes of one reply between their arrival and their redemption.
+
+use crate::resp::{Frame, Kept, Reply};
+
+/// Frames up to this length stay inside the request's cell.
+pub(super) const INLINE_MAX: usize = 86;
+/// Frames up to this length are copied into memory that is used again; longer ones are kept by the
+/// placement, which shares or copies.
+pub(super) const POOLED_MAX: usize = 4096;
+
+/// A validated frame and who owns its bytes.
+pub(crate) enum Body<K> {
+    /// In place.
+    Inline {
+        /// How many bytes are used.
+        len: u8,
+        /// The frame.
+        bytes: [u8; INLINE_MAX],
+    },
+    /// In memory that goes back to the engine.
+    Pooled(Vec<u8>),
+    /// In memory that the placement keeps: large values are shared with the received block.
+    Kept(K),
+}
+
+impl<K: Kept> Body<K> {
+    /// A short frame, copied.
+    #[inline]
+    pub(super) fn inline(raw: &[u8]) -> Option<Body<K>> {
+        let mut bytes = [0; INLINE_MAX];
+        bytes.get_mut(..raw.len())?.copy_from_slice(raw);
+        Some(Body::Inline { len: raw.len() as u8, bytes })
+    }
+
+    /// The frame, with the owner of its bytes if values may share it.
+    #[inline]
+    pub(crate) fn reply(&self) -> Reply<'_, K> {
+        match self {
+            Body::Inline { len, bytes } => {
+                let raw = bytes.get(..usize::from(*len)).unwrap_or_default();
+                Reply::new(Frame::from_validated(raw), None)
+            }
+            Body::Pooled(bytes) => Reply::new(Frame::from_validated(bytes), None),
+            Body::Kept(kept) => Reply::new(Frame::from_validated(kept.as_ref()), Some(kept)),
+        }
+    }
+}
+
+impl<K> std::fmt::Debug for Body<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Body::Inline { .. } => "Body::Inline",
+            Body::Pooled(_) => "Body::Pooled",
+            Body::Kept(_) => "Body::Kept",
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Deadlines: one sweep for far ones, a timer wheel for near ones.
+//!
+//! Command timeouts nearly never fire, so a far deadline costs one comparison: the engine only
+//! remembers the earliest, and looks through its cells when that comes. A near one gets an
+//! entry in a wheel, whose insert and cancel are O(1).
+
+use std::time::Duration;
+
+use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::timer::{TimerKey, Wheel};
+
+use super::cell::State;
+use super::{CellId, Engine, Outside, Pressure, Stage};
+use crate::error::{Error, ErrorKind, Fate};
+
+/// Deadlines nearer than this get a timer of their own.
+const NEAR: Duration = Duration::from_millis(50);
+
+pub(super) struct Deadlines {
+    near: Wheel<CellId>,
+    /// The earliest far deadline, or an earlier instant.
+    sweep_at: Instant,
+    /// What the placement was last told.
+    armed: Instant,
+    due: Vec<CellId>,
+}
+
+impl Deadlines {
+    pub(super) fn new(now: Instant) -> Deadlines {
+        Deadlines {
+            near: Wheel::new(now),
+            sweep_at: Instant::NEVER,
+            armed: Instant::NEVER,
+            due: Vec::new(),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, timer: TimerKey) {
+        self.near.cancel(timer);
+    }
+}
+
+impl<O: Outside> Engine<O> {
+    /// Sees to it that the request ends at `deadline` at the latest.
+    #[inline]
+    pub(super) fn watch(&mut self, id: CellId, now: Instant, deadline: Instant) {
+        if deadline.since(now) >= NEAR {
+            if deadline < self.deadlines.sweep_at {
+                self.deadlines.sweep_at = deadline;
+                self.rearm();
+            }
+            return;
+        }
+        self.watch_near(id, deadline);
+    }
+
+    fn watch_near(&mut self, id: CellId, deadline: Instant) {
+        let timer = self.deadlines.near.insert(deadline, id);
+        if let Some(cell) = self.cells.get(id) {
+            cell.timer = Some(timer);
+        }
+        if self.deadlines.near.next() < self.deadlines.armed {
+            self.rearm();
+        }
+    }
+
+    /// Tells the placement when to call back, if that changed.
+    pub(super) fn rearm(&mut self) {
+        let near = self.deadlines.near.next();
+        let links = self.links.iter().map(|l| l.timer).min().unwrap_or(Instant::NEVER);
+        let next = near.min(self.deadlines.sweep_at).min(links);
+        if next != self.deadlines.armed {
+            self.deadlines.armed = next;
+            self.out.arm(next, near == next);
+        }
+    }
+
+    /// Ends what is overdue, and begins what is due, at `now`.
+    pub fn handle_deadline(&mut self, now: Instant) {
+        self.handle_link_timers(now);
+        let mut due = std::mem::take(&mut self.deadlines.due);
+        self.deadlines.near.expire(now, &mut due);
+        if self.deadlines.sweep_at <= now {
+            let mut next = Instant::NEVER;
+            for (id, cell) in self.cells.awaited() {
+                if cell.timer.is_some() {
+                    continue;
+                }
+                if cell.deadline <= now {
+                    due.push(id);
+                } else {
+                    next = next.min(cell.deadline);
+                }
+            }
+            self.deadlines.sweep_at = next;
+        }
+        if !due.is_empty() {
+            // One look at the placement serves all that end in this sweep.
+            let pressure = self.pressure();
+            for id in due.drain(..) {
+                self.expire(now, id, pressure);
+            }
+        }
+        self.deadlines.due = due;
+        self.deadlines.armed = Instant::NEVER;
+        self.rearm();
+    }
+
+    pub(super) fn pressure(&self) -> Pressure {
+        Pressure { requests: Some(self.live_requests()), ..self.out.pressure() }
+    }
+
+    fn expire(&mut self, now: Instant, id: CellId, pressure: Pressure) {
+        let Some(cell) = self.cells.get(id) else { return };
+        cell.timer = None;
+        let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
+        let len = cell.len as usize;
+        let stage = match state {
+            State::InFlight => self.links[at.0 as usize].stage(ordinal),
+            State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,
+            State::Waiting | State::Admitted => Stage::Connecting,
+            State::Free | State::Done | State::Abandoned => return,
+        };
+        self.counters.timeouts += 1;
+        let error = self.timeout_error(now, at, stage, pressure);
+        self.end(id, Err(error));
+        match state {
+            State::Waiting => self.leave_queue(len),
+            State::Admitted => {
+                self.links[at.0 as usize].reserved -= 1;
+                self.admit();
+            }
+            _ => self.mark_dead(at, ordinal),
+        }
+    }
+
+    fn timeout_error(
+        &self,
+        now: Instant,
+        at: super::LinkId,
+        stage: Stage,
+        pressure: Pressure,
+    ) -> Error {
+        let fate = match stage {
+            Stage::Writing | Stage::AwaitingReply => Fate::Unknown,
+            Stage::Connecting | Stage::WaitingForCapacity | Stage::Buffered => Fate::NotSent,
+        };
+        let (kind, text) = match (stage, &self.links[at.0 as usize].last_error) {
+            (Stage::Connecting, Some(cause)) => {
+                (ErrorKind::NotConnected, format!("not connected in time; last attempt: {cause}"))
+            }
+            (Stage::Connecting, None) => {
+                (ErrorKind::NotConnected, "not connected in time".to_owned())
+            }
+            _ => (ErrorKind::Timeout, "the deadline passed".to_owned()),
+        };
+        let diagnostics = self.diagnostics(now, at, stage, pressure);
+        let error = Error::new(kind, fate, text).with_diagnostics(diagnostics);
+        error.with_node(&self.options.endpoint)
+    }
+}

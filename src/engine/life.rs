@@ -1,0 +1,396 @@
+//! The life of links: connecting, setting up, losing, trying again, closing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use hedgerow_runtime::time::Instant;
+
+use super::cell::State;
+use super::link::{Link, LinkState};
+use super::{
+    ConnectionState, Diagnostics, Engine, LinkId, ObserverId, Outside, Pressure, Stage, StateChange,
+};
+use crate::connection::{Handshake, InFlight, Owner, SetupProgress};
+use crate::error::{Error, ErrorKind, Fate};
+use crate::resp::{Decoder, Frame, Protocol};
+
+/// A connection that was up this long has proven itself: the back-off starts anew.
+const PROVEN_AFTER: Duration = Duration::from_secs(1);
+
+/// Process-local connection numbers.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+impl<O: Outside> Engine<O> {
+    /// Begins to connect every link.
+    pub fn start(&mut self, now: Instant) {
+        for at in 0..self.links.len() {
+            self.connect(now, LinkId(at as u32));
+        }
+        self.rearm();
+    }
+
+    /// Whether any link takes commands now.
+    pub fn is_connected(&self) -> bool {
+        self.links.iter().any(Link::is_ready)
+    }
+
+    /// Why no link will ever take commands again, if all were given up.
+    pub(super) fn given_up(&self) -> Option<&Error> {
+        let mut last = None;
+        for link in &self.links {
+            match &link.state {
+                LinkState::Failed(error) => last = Some(error),
+                _ => return None,
+            }
+        }
+        last
+    }
+
+    /// Whether the first connections are up: `None` not yet (the waker is kept), else the outcome.
+    pub(crate) fn started(&mut self, waker: Waker) -> Result<Result<(), Error>, Waker> {
+        if self.closed {
+            return Ok(Err(Error::closed()));
+        }
+        if let Some(error) = &self.first_failure {
+            return Ok(Err(error.clone()));
+        }
+        if self.links.iter().all(Link::is_ready) {
+            return Ok(Ok(()));
+        }
+        self.starters.push(waker);
+        Err(Waker::noop().clone())
+    }
+
+    fn connect(&mut self, now: Instant, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        let Some(node) = self.topology.node(link.node) else { return };
+        link.state = LinkState::Connecting;
+        link.timer = Instant::NEVER;
+        let profile = node.profile.clone();
+        let by = now + profile.connect_timeout;
+        self.out.connect(at, &profile.endpoint, by, profile.keepalive);
+        self.tell(at, ConnectionState::Connecting, None);
+    }
+
+    /// A connect ended.
+    pub fn handle_connected(&mut self, now: Instant, at: LinkId, outcome: std::io::Result<()>) {
+        let Some(link) = self.links.get_mut(at.0 as usize) else { return };
+        if !matches!(link.state, LinkState::Connecting) {
+            return;
+        }
+        if let Err(cause) = outcome {
+            let error = self.connect_error(now, at, cause);
+            return self.lose(now, at, error, false);
+        }
+        self.counters.connects += 1;
+        link.number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        link.up_since = Some(now);
+        link.heard = false;
+        link.unsent = 0;
+        link.dead_bytes = 0;
+        (link.last_read, link.last_write) = (None, None);
+        link.connection.decoder = Decoder::new(Protocol::Resp3, self.options.limits);
+        let (handshake, progress) = Handshake::start(&self.options, &mut link.connection);
+        link.state = LinkState::SettingUp(handshake);
+        // Its replies follow the command timeout.
+        let wait = self.options.command_timeout.unwrap_or(self.options.connect_timeout);
+        link.timer = now + wait;
+        self.mark_dirty(at);
+        self.on_setup_progress(now, at, progress);
+        self.rearm();
+    }
+
+    fn connect_error(&self, now: Instant, at: LinkId, cause: std::io::Error) -> Error {
+        let endpoint = &self.options.endpoint;
+        if cause.kind() != std::io::ErrorKind::TimedOut {
+            let text = format!("connecting: {cause}");
+            let error = Error::new(ErrorKind::Connect, Fate::NotSent, text).with_source(cause);
+            return error.with_node(endpoint);
+        }
+        // An expired connect is a timeout of the command CONNECT.
+        let after = self.options.connect_timeout;
+        let text = format!("no connection after {} ms", after.as_millis());
+        Error::new(ErrorKind::Timeout, Fate::NotSent, text)
+            .with_command(Some("CONNECT"))
+            .with_timeout(Some(after))
+            .with_diagnostics(self.diagnostics(now, at, Stage::Connecting, self.pressure()))
+            .with_node(endpoint)
+    }
+
+    fn mark_dirty(&mut self, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        if !link.dirty && !link.connection.out.is_empty() {
+            link.dirty = true;
+            self.out.dirty(at);
+        }
+    }
+
+    pub(super) fn on_setup_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {
+        let link = &mut self.links[at.0 as usize];
+        let LinkState::SettingUp(handshake) = &mut link.state else { return };
+        let progress = handshake.on_reply(frame, &self.options, &mut link.connection);
+        self.mark_dirty(at);
+        self.on_setup_progress(now, at, progress);
+    }
+
+    fn on_setup_progress(&mut self, now: Instant, at: LinkId, progress: SetupProgress) {
+        match progress {
+            SetupProgress::Waiting => {}
+            SetupProgress::Ready => self.on_ready(at),
+            SetupProgress::Failed { error, permanent } => {
+                let error = error.with_node(&self.options.endpoint);
+                self.lose(now, at, error, permanent);
+            }
+        }
+    }
+
+    fn on_ready(&mut self, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        link.state = LinkState::Ready;
+        link.timer = Instant::NEVER;
+        self.mark_dirty(at);
+        self.tell(at, ConnectionState::Connected, None);
+        if self.links.iter().all(Link::is_ready) {
+            self.first_failure = None;
+            self.wake_starters();
+        }
+        self.admit();
+        self.rearm();
+    }
+
+    fn wake_starters(&mut self) {
+        for waker in std::mem::take(&mut self.starters) {
+            self.out.wake(waker);
+        }
+    }
+
+    /// The connection ended by itself: `None` is an orderly end by the server.
+    pub fn handle_closed(&mut self, now: Instant, at: LinkId, cause: Option<std::io::Error>) {
+        let Some(link) = self.links.get(at.0 as usize).filter(|l| l.is_open()) else { return };
+        let setting_up = matches!(link.state, LinkState::SettingUp(_));
+        let what = match (&cause, setting_up) {
+            (Some(cause), true) => format!("the connection was lost during set-up: {cause}"),
+            (None, true) => "the server closed the connection during set-up (HELLO, AUTH)".into(),
+            (Some(cause), false) => format!("the connection was lost: {cause}"),
+            (None, false) => "the server closed the connection".to_owned(),
+        };
+        let kind = if setting_up { ErrorKind::Handshake } else { ErrorKind::Disconnected };
+        let mut error = Error::new(kind, Fate::Unknown, what).with_node(&self.options.endpoint);
+        if let Some(cause) = cause {
+            error = error.with_source(cause);
+        }
+        self.drop_connection(now, at, error, false);
+        self.rearm();
+    }
+
+    /// Ends a connection from our side; all that was in flight on it fails.
+    pub(super) fn lose(&mut self, now: Instant, at: LinkId, error: Error, permanent: bool) {
+        self.out.close(at);
+        self.drop_connection(now, at, error, permanent);
+        self.rearm();
+    }
+
+    fn drop_connection(&mut self, now: Instant, at: LinkId, error: Error, permanent: bool) {
+        let link = &mut self.links[at.0 as usize];
+        let proven = link.heard
+            || (link.is_ready() && link.up_since.is_some_and(|t| now.since(t) >= PROVEN_AFTER));
+        if proven {
+            link.attempts = 0;
+        }
+        link.up_since = None;
+        link.dirty = false;
+        link.last_error = Some(error.clone());
+        let attempt = link.attempts;
+        link.attempts += 1;
+        let spent = self.options.reconnect.attempts.is_some_and(|max| attempt >= max);
+        let state = if permanent || spent {
+            link.state = LinkState::Failed(error.clone());
+            link.timer = Instant::NEVER;
+            ConnectionState::Failed
+        } else {
+            link.state = LinkState::Down;
+            link.timer = now + self.options.reconnect.delay(attempt, self.random.f64());
+            ConnectionState::Disconnected
+        };
+        self.fail_in_flight(now, at, &error);
+        self.tell(at, state, Some(error.clone()));
+        if !self.starters.is_empty() {
+            self.first_failure.get_or_insert(error.clone());
+            self.wake_starters();
+        }
+        if self.given_up().is_some() {
+            self.fail_waiting(&error);
+        }
+    }
+
+    /// Fails what was queued or in flight on a link. Nothing is ever sent again.
+    fn fail_in_flight(&mut self, now: Instant, at: LinkId, error: &Error) {
+        let link = &mut self.links[at.0 as usize];
+        if link.connection.in_flight.is_empty() {
+            link.connection.out.clear();
+            return;
+        }
+        let pressure = self.pressure();
+        let seen = self.diagnostics(now, at, Stage::AwaitingReply, pressure);
+        let link = &mut self.links[at.0 as usize];
+        let in_flight: InFlight = std::mem::take(&mut link.connection.in_flight);
+        let unsent = std::mem::take(&mut link.unsent);
+        link.connection.out.clear();
+        link.dead_bytes = 0;
+        for (unit, stage) in in_flight.into_units(unsent) {
+            let Owner::Request(id) = unit.owner else { continue };
+            let fate = match stage {
+                Stage::Writing | Stage::AwaitingReply => Fate::Unknown,
+                _ => Fate::NotSent,
+            };
+            let diagnostics = Diagnostics { stage, ..seen.clone() };
+            let error = error.with_fate(fate).with_diagnostics(diagnostics);
+            self.settle(id, Err(error));
+        }
+    }
+
+    fn fail_waiting(&mut self, error: &Error) {
+        for id in std::mem::take(&mut self.waiters) {
+            if self.cells.get(id).is_some_and(|c| c.state == State::Waiting) {
+                self.end(id, Err(error.with_fate(Fate::NotSent)));
+            }
+        }
+        (self.waiting, self.waiting_bytes) = (0, 0);
+    }
+
+    /// Set-ups that take too long end, attempts that are due begin.
+    pub(super) fn handle_link_timers(&mut self, now: Instant) {
+        for at in 0..self.links.len() {
+            let link = &mut self.links[at];
+            if link.timer > now {
+                continue;
+            }
+            link.timer = Instant::NEVER;
+            let at = LinkId(at as u32);
+            match link.state {
+                LinkState::Down => self.connect(now, at),
+                LinkState::SettingUp(_) => {
+                    let error = self.setup_timeout(now, at);
+                    self.lose(now, at, error, false);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn setup_timeout(&self, now: Instant, at: LinkId) -> Error {
+        let wait = self.options.command_timeout.unwrap_or(self.options.connect_timeout);
+        let ms = wait.as_millis();
+        let text = format!("set-up: the server did not answer HELLO or AUTH within {ms} ms");
+        Error::new(ErrorKind::Timeout, Fate::NotSent, text)
+            .with_timeout(Some(wait))
+            .with_diagnostics(self.diagnostics(now, at, Stage::AwaitingReply, self.pressure()))
+            .with_node(&self.options.endpoint)
+    }
+
+    /// Takes no more commands; what is in flight may finish. Answers whether nothing is left.
+    pub fn drain(&mut self) -> bool {
+        self.draining = true;
+        self.fail_waiting(&Error::closed());
+        let busy = |l: &Link| l.reserved > 0 || !l.connection.in_flight.is_empty();
+        !self.links.iter().any(busy)
+    }
+
+    /// Ends everything: every request is answered, every link closed. May be called again.
+    pub fn close(&mut self, now: Instant) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        let error = Error::closed();
+        for at in 0..self.links.len() {
+            let at = LinkId(at as u32);
+            self.out.close(at);
+            let link = &mut self.links[at.0 as usize];
+            link.state = LinkState::Closed;
+            link.timer = Instant::NEVER;
+            self.fail_in_flight(now, at, &error);
+        }
+        self.fail_waiting(&error);
+        let admitted: Vec<_> = self.cells.awaited().map(|(id, _)| id).collect();
+        for id in admitted {
+            self.end(id, Err(error.clone()));
+        }
+        self.wake_starters();
+        for waker in self.observers.end() {
+            self.out.wake(waker);
+        }
+        self.rearm();
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn tell(&mut self, at: LinkId, state: ConnectionState, error: Option<Error>) {
+        let endpoint = self.options.endpoint.clone();
+        let class = self.links[at.0 as usize].class;
+        match (&error, state) {
+            (Some(error), ConnectionState::Failed) => {
+                tracing::warn!(%endpoint, ?class, %error, "connection given up");
+            }
+            // The first failure of a run warns, later ones are for those who look.
+            (Some(error), _) if self.links[at.0 as usize].attempts <= 1 => {
+                tracing::warn!(%endpoint, ?class, %error, "connection lost");
+            }
+            (Some(error), _) => {
+                tracing::debug!(%endpoint, ?class, %error, "connection attempt failed")
+            }
+            (None, state) => tracing::debug!(%endpoint, ?class, ?state, "connection"),
+        }
+        let change = StateChange { endpoint, link: at, state, error };
+        for waker in self.observers.tell(&change) {
+            self.out.wake(waker);
+        }
+    }
+
+    pub(crate) fn observe(&mut self) -> ObserverId {
+        self.observers.add()
+    }
+
+    pub(crate) fn unobserve(&mut self, id: ObserverId) -> Option<Waker> {
+        self.observers.remove(id)
+    }
+
+    pub(crate) fn next_change(
+        &mut self,
+        id: ObserverId,
+        waker: Waker,
+    ) -> Result<(Option<StateChange>, Waker), Option<Waker>> {
+        self.observers.next(id, waker)
+    }
+
+    /// The connection as it is now, for an error.
+    pub(super) fn diagnostics(
+        &self,
+        now: Instant,
+        at: LinkId,
+        stage: Stage,
+        pressure: Pressure,
+    ) -> Diagnostics {
+        let seen = Diagnostics { pressure, ..Diagnostics::unavailable(stage) };
+        let Some(link) = self.links.get(at.0 as usize) else { return seen };
+        let endpoint = Some(self.options.endpoint.clone());
+        if matches!(stage, Stage::Connecting | Stage::WaitingForCapacity) {
+            return Diagnostics { endpoint, ..seen };
+        }
+        let in_flight = &link.connection.in_flight;
+        Diagnostics {
+            endpoint,
+            connection: (link.number != 0).then_some(link.number),
+            replies_outstanding: Some(in_flight.len()),
+            bytes_outstanding: Some(in_flight.bytes()),
+            bytes_unwritten: Some(in_flight.bytes_queued() + link.unsent),
+            since_read: link.last_read.map(|t| now.since(t)),
+            since_write: link.last_write.map(|t| now.since(t)),
+            ..seen
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! One connection of the engine: its protocol state, its life cycle, what it has to send.
+
+use hedgerow_runtime::time::Instant;
+
+use super::Stage;
+use crate::connection::{Connection, Handshake};
+use crate::error::Error;
+use crate::resp::Limits;
+use crate::topology::NodeIndex;
+
+/// Names a link of one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId(pub u32);
+
+/// What a link is for. Together with its node this is its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Multiplexed, one of several.
+    Shared(u16),
+}
+
+/// Where a link is in its life.
+pub(super) enum LinkState {
+    /// A connect is under way.
+    Connecting,
+    /// Connected; protocol, authentication and database are being set up.
+    SettingUp(Handshake),
+    /// Takes commands.
+    Ready,
+    /// Lost; the next attempt begins when its timer fires.
+    Down,
+    /// Given up for good.
+    Failed(Error),
+    /// Closed by the client.
+    Closed,
+}
+
+pub(super) struct Link {
+    pub(super) node: NodeIndex,
+    pub(super) class: Class,
+    pub(super) state: LinkState,
+    pub(super) connection: Connection,
+    /// Said to be dirty and not flushed since.
+    pub(super) dirty: bool,
+    /// Places promised to requests that were woken to queue themselves.
+    pub(super) reserved: usize,
+    /// Bytes of queued units that nobody waits for any more.
+    pub(super) dead_bytes: u64,
+    /// Bytes handed over that the system has not taken.
+    pub(super) unsent: u64,
+    /// Attempts since the back-off was last reset.
+    pub(super) attempts: u32,
+    /// Whether a command was answered since the connection came up.
+    pub(super) heard: bool,
+    pub(super) up_since: Option<Instant>,
+    /// Process-local number of the present connection.
+    pub(super) number: u64,
+    pub(super) last_read: Option<Instant>,
+    pub(super) last_write: Option<Instant>,
+    /// Set-up answers are due by then, or the next attempt begins then.
+    pub(super) timer: Instant,
+    pub(super) last_error: Option<Error>,
+}
+
+impl Link {
+    pub(super) fn new(node: NodeIndex, class: Class, limits: Limits) -> Link {
+        Link {
+            node,
+            class,
+            state: LinkState::Down,
+            connection: Connection::new(limits),
+            dirty: false,
+            reserved: 0,
+            dead_bytes: 0,
+            unsent: 0,
+            attempts: 0,
+            heard: false,
+            up_since: None,
+            number: 0,
+            last_read: None,
+            last_write: None,
+            timer: Instant::NEVER,
+            last_error: None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.state, LinkState::Ready)
+    }
+
+    /// Whether bytes may come and go.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, LinkState::Ready | LinkState::SettingUp(_))
+    }
+
+    #[inline]
+    pub(super) fn has_room(&self, max: usize) -> bool {
+        self.connection.in_flight.len() + self.reserved < max
+    }
+
+    /// How far the unit with this ordinal has come.
+    pub(super) fn stage(&self, ordinal: u64) -> Stage {
+        let in_flight = &self.connection.in_flight;
+        if !in_flight.is_handed(ordinal) {
+            Stage::Buffered
+        } else if in_flight.is_writing(ordinal, self.unsent) {
+            Stage::Writing
+        } else {
+            Stage::AwaitingReply
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! The engine: requests, links and deadlines of one client in one placement.
+//!
+//! Plain code, without socket, thread, future, lock or clock. `handle_*(now, ..)` feeds it what
+//! happened outside; what it wants done it records through [`Outside`]. No waker is cloned, woken
+//! or dropped, and no code or value of a user runs, while it is borrowed.
+
+mod body;
+mod cell;
+mod deadline;
+mod diagnostics;
+mod life;
+mod link;
+mod outside;
+mod state;
+
+pub(crate) use body::Body;
+pub use cell::CellId;
+pub use diagnostics::{Diagnostics, Pressure, Stage};
+pub use link::{Class, LinkId};
+pub use outside::{KeptOf, Outside, Received};
+pub(crate) use state::ObserverId;
+pub use state::{ConnectionState, StateChange};
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::{Batch, Progress};
+
+use crate::config::Options;
+use crate::connection::{Encoded, Owner, Push};
+use crate::error::{Error, ErrorKind, Fate};
+use crate::resp::{Frame, ServerError, Step};
+use crate::route::{self, Verdict};
+use crate::topology::Topology;
+use body::{INLINE_MAX, POOLED_MAX};
+use cell::{Cells, State};
+use deadline::Deadlines;
+use link::{Link, LinkState};
+use state::Observers;
+
+/// Spare buffers for pooled bodies.
+const SPARES_MAX: usize = 1024;
+
+/// What became of a submission.
+pub(crate) enum Submitted {
+    /// It has a cell; poll with [`Engine::redeem`].
+    Taken(CellId),
+    /// It was refused; the waker comes back, to be dropped outside.
+    Refused(Error, Waker),
+}
+
+/// What a request's poll finds.
+pub(crate) enum Redeemed<K> {
+    /// Not yet, and the waker on record is the right one.
+    Pending,
+    /// Not yet; record another waker with [`Engine::await_with`].
+    OtherWaker,
+    /// There is room now: queue it with [`Engine::queue_admitted`].
+    Admitted,
+    /// The outcome. The cell is gone.
+    Ready(Result<Body<K>, Error>),
+}
+
+/// Counters of one engine, written by its placement only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands queued.
+    pub commands: u64,
+    /// Replies that reached a request, or would have.
+    pub replies: u64,
+    /// Push frames.
+    pub pushes: u64,
+    /// Requests that a deadline ended.
+    pub timeouts: u64,
+    /// Connections made.
+    pub connects: u64,
+}
+
+/// The requests and links of one client in one placement.
+pub struct Engine<O: Outside> {
+    out: O,
+    topology: Arc<Topology>,
+    options: Arc<Options>,
+    cells: Cells<KeptOf<O>>,
+    links: Vec<Link>,
+    /// Where the search for a link with room begins.
+    lane: usize,
+    /// Requests that wait for a connection or for room, oldest first; may hold stale names.
+    waiters: VecDeque<CellId>,
+    waiting: usize,
+    waiting_bytes: usize,
+    deadlines: Deadlines,
+    spares: Vec<Vec<u8>>,
+    observers: Observers,
+    /// Who waits for the first connections to be up.
+    starters: Vec<Waker>,
+    random: fastrand::Rng,
+    counters: Counters,
+    closed: bool,
+    draining: bool,
+    /// Why the first attempt of some link failed, until all were up once.
+    first_failure: Option<Error>,
+}
+
+impl<O: Outside> Engine<O> {
+    /// An engine for the nodes of `topology`; nothing is connected before [`Engine::start`].
+    pub fn new(out: O, topology: Arc<Topology>, now: Instant, seed: u64) -> Engine<O> {
+        let node = route::pick(&topology).node;
+        // A snapshot always has the node that `pick` names; a default keeps this free of panics.
+        let options = topology.node(node).map(|n| n.profile.clone()).unwrap_or_else(|| {
+            Arc::new(Options::new(crate::config::Endpoint::tcp("localhost", 6379)))
+        });
+        let lanes = 0..options.connections.clamp(1, 1 << 16);
+        let link = |i: usize| Link::new(node, Class::Shared(i as u16), options.limits);
+        Engine {
+            out,
+            links: lanes.map(link).collect(),
+            topology,
+            options,
+            cells: Cells::default(),
+            lane: 0,
+            waiters: VecDeque::new(),
+            waiting: 0,
+            waiting_bytes: 0,
+            deadlines: Deadlines::new(now),
+            spares: Vec::new(),
+            observers: Observers::default(),
+            starters: Vec::new(),
+            random: fastrand::Rng::with_seed(seed),
+            counters: Counters::default(),
+            closed: false,
+            draining: false,
+            first_failure: None,
+        }
+    }
+
+    /// The placement's side.
+    pub fn out(&mut self) -> &mut O {
+        &mut self.out
+    }
+
+    /// The settings.
+    pub(crate) fn options(&self) -> &Arc<Options> {
+        &self.options
+    }
+
+    /// The snapshot that commands are routed by.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// The counters so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Requests that hold a cell, and whether replies or connects are outstanding.
+    pub fn live_requests(&self) -> usize {
+        self.cells.live()
+    }
+
+    /// Whether anything is due from outside.
+    pub fn in_flight(&self) -> bool {
+        self.links
+            .iter()
+            .any(|l| !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting))
+    }
+
+    // --- A request's passage -----------------------------------------------------------------
+
+    /// Takes a command: queued at once if a link has room, else it waits for one.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        command: &Encoded<'_>,
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> Submitted {
+        if self.waiting == 0
+            && let Some(link) = self.link_with_room()
+        {
+            let id = self.cells.take(State::InFlight, link, deadline);
+            self.enqueue(id, link, command);
+            if let Some(cell) = self.cells.get(id) {
+                cell.waker = Some(waker);
+            }
+            self.watch(id, now, deadline);
+            return Submitted::Taken(id);
+        }
+        self.submit_slowly(command, now, deadline, waker)
+    }
+
+    #[cold]
+    fn submit_slowly(
+        &mut self,
+        command: &Encoded<'_>,
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> Submitted {
+        if let Some(error) = self.refusal(command.len()) {
+            return Submitted::Refused(error, waker);
+        }
+        let connected = self.is_connected();
+        let deadline = match self.options.queue_timeout {
+            Some(wait) if !connected => deadline.min(now + wait),
+            _ => deadline,
+        };
+        let id = self.cells.take(State::Waiting, LinkId(0), deadline);
+        if let Some(cell) = self.cells.get(id) {
+            cell.waker = Some(waker);
+            cell.len = command.len() as u32;
+        }
+        self.waiters.push_back(id);
+        self.waiting += 1;
+        self.waiting_bytes += command.len();
+        self.watch(id, now, deadline);
+        Submitted::Taken(id)
+    }
+
+    /// Why a command cannot even wait.
+    fn refusal(&self, len: usize) -> Option<Error> {
+        if self.closed || self.draining {
+            return Some(Error::closed());
+        }
+        if let Some(error) = self.given_up() {
+            return Some(error.with_fate(Fate::NotSent));
+        }
+        let full = self.waiting >= self.options.queue_commands_max
+            || self.waiting_bytes + len > self.options.queue_bytes_max;
+        (full && !self.is_connected()).then(|| {
+            let text = format!(
+                "queue full: {} commands ({} bytes) wait for a connection",
+                self.waiting, self.waiting_bytes
+            );
+            let error = Error::new(ErrorKind::QueueFull, Fate::NotSent, text);
+            error.with_node(&self.options.endpoint)
+        })
+    }
+
+    /// The next link that takes a command, in turn.
+    #[inline]
+    fn link_with_room(&mut self) -> Option<LinkId> {
+        let max = self.options.in_flight_max;
+        let fits = |l: &Link| l.is_ready() && l.has_room(max);
+        if self.closed || self.draining {
+            return None;
+        }
+        if let [only] = &self.links[..] {
+            return fits(only).then_some(LinkId(0));
+        }
+        for _ in 0..self.links.len() {
+            let at = self.lane;
+            self.lane = if at + 1 == self.links.len() { 0 } else { at + 1 };
+            if fits(&self.links[at]) {
+                return Some(LinkId(at as u32));
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn enqueue(&mut self, id: CellId, at: LinkId, command: &Encoded<'_>) {
+        let link = &mut self.links[at.0 as usize];
+        let ordinal = link.connection.enqueue(command, Owner::Request(id), 1);
+        if let Some(cell) = self.cells.get(id) {
+            cell.ordinal = ordinal;
+            cell.entries = 1;
+        }
+        self.counters.commands += 1;
+        if !link.dirty {
+            link.dirty = true;
+            self.out.dirty(at);
+        }
+    }
+
+    /// Queues a request that was told that there is room. It waits again if its link is gone.
+    pub(crate) fn queue_admitted(&mut self, id: CellId, command: &Encoded<'_>) {
+        let Some(cell) = self.cells.get(id) else { return };
+        if cell.state != State::Admitted {
+            return;
+        }
+        let at = cell.link;
+        self.links[at.0 as usize].reserved -= 1;
+        if !self.links[at.0 as usize].is_ready() {
+            cell.state = State::Waiting;
+            self.waiters.push_front(id);
+            self.waiting += 1;
+            self.waiting_bytes += command.len();
+            return;
+        }
+        cell.state = State::InFlight;
+        self.enqueue(id, at, command);
+    }
+
+    /// Looks for the outcome.
+    #[inline]
+    pub(crate) fn redeem(&mut self, id: CellId, waker: &Waker) -> Redeemed<KeptOf<O>> {
+        let Some(cell) = self.cells.get(id) else {
+            return Redeemed::Ready(Err(Error::closed()));
+        };
+        match cell.state {
+            State::Done => {
+                cell.state = State::Free;
+                let outcome = cell.outcome.take();
+                self.cells.free_if_over(id);
+                Redeemed::Ready(outcome.unwrap_or_else(|| Err(Error::closed())))
+            }
+            State::Admitted => Redeemed::Admitted,
+            _ => match &cell.waker {
+                Some(known) if known.will_wake(waker) => Redeemed::Pending,
+                _ => Redeemed::OtherWaker,
+            },
+        }
+    }
+
+    /// Records whom to wake; gives the replaced waker back, to be dropped outside. `Err`: there is
+    /// something to do meanwhile, look again.
+    pub(crate) fn await_with(&mut self, id: CellId, waker: Waker) -> Result<Option<Waker>, Waker> {
+        match self.cells.get(id) {
+            Some(cell) if matches!(cell.state, State::Waiting | State::InFlight) => {
+                Ok(cell.waker.replace(waker))
+            }
+            _ => Err(waker),
+        }
+    }
+
+    /// Changes the deadline of a request that is under way.
+    pub(crate) fn set_deadline(&mut self, id: CellId, now: Instant, deadline: Instant) {
+        let Some(cell) = self.cells.get(id) else { return };
+        cell.deadline = deadline;
+        if let Some(timer) = cell.timer.take() {
+            self.deadlines.cancel(timer);
+        }
+        self.watch(id, now, deadline);
+    }
+
+    /// The caller is gone. What is queued is cut out before the next send, what is in flight keeps
+    /// its place and its reply is discarded. What comes back is to be dropped outside.
+    pub(crate) fn abandon(&mut self, id: CellId) -> Dropped<KeptOf<O>> {
+        let Some(cell) = self.cells.get(id) else { return Dropped::default() };
+        let dropped = Dropped { _waker: cell.waker.take(), _outcome: cell.outcome.take() };
+        let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
+        let len = cell.len as usize;
+        cell.state = State::Abandoned;
+        if let Some(timer) = cell.timer.take() {
+            self.deadlines.cancel(timer);
+        }
+        match state {
+            State::Waiting => self.leave_queue(len),
+            State::Admitted => {
+                self.links[at.0 as usize].reserved -= 1;
+                self.admit();
+            }
+            State::InFlight => self.mark_dead(at, ordinal),
+            State::Free | State::Done | State::Abandoned => {}
+        }
+        self.cells.free_if_over(id);
+        dropped
+    }
+
+    fn leave_queue(&mut self, len: usize) {
+        self.waiting -= 1;
+        self.waiting_bytes -= len;
+        // Stale names are skipped when their turn comes; a queue of mostly stale ones is swept.
+        if self.waiters.len() > 64 && self.waiters.len() > 4 * self.waiting {
+            let cells = &mut self.cells;
+            self.waiters.retain(|id| cells.get(*id).is_some_and(|c| c.state == State::Waiting));
+        }
+    }
+
+    /// A queued unit is not wanted any more: it is cut out before the next send, or at once when
+    /// such units make up half of what is queued.
+    fn mark_dead(&mut self, at: LinkId, ordinal: u64) {
+        let link = &mut self.links[at.0 as usize];
+        if link.connection.in_flight.is_handed(ordinal) {
+            return;
+        }
+        let unit = link.connection.in_flight.unit(ordinal);
+        link.dead_bytes += unit.map_or(0, |u| u64::from(u.bytes));
+        if link.dead_bytes * 2 > link.connection.in_flight.bytes_queued() {
+            self.cut_dead(at);
+        }
+    }
+
+    /// Cuts queued units that nobody waits for out of the write buffer.
+    fn cut_dead(&mut self, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        link.dead_bytes = 0;
+        let cells = &mut self.cells;
+        let mut over = Vec::new();
+        let mut cuts = Vec::new();
+        link.connection.in_flight.retain_queued(|unit, ordinal| {
+            let keep = match unit.owner {
+                Owner::Request(id) => match cells.get(id) {
+                    Some(cell) if cell.state == State::InFlight => {
+                        cell.ordinal = ordinal;
+                        true
+                    }
+                    Some(cell) => {
+                        cell.entries = cell.entries.saturating_sub(1);
+                        over.push(id);
+                        false
+                    }
+                    None => false,
+                },
+                Owner::Setup | Owner::Nobody => true,
+            };
+            cuts.push((unit.bytes as usize, keep));
+            keep
+        });
+        link.connection.out.retain_units(cuts.into_iter());
+        for id in over {
+            self.cells.free_if_over(id);
+        }
+    }
+
+    /// Offers what `at` has to send: `send` takes the batch (leaving it empty) and answers true, or
+    /// leaves it and answers false, and is asked again when the link is dirty the next time.
+    pub fn flush(&mut self, at: LinkId, send: impl FnOnce(&mut Batch) -> bool) {
+        if self.links.get(at.0 as usize).is_none_or(|l| !l.is_open()) {
+            return;
+        }
+        if self.links[at.0 as usize].dead_bytes > 0 {
+            self.cut_dead(at);
+        }
+        let link = &mut self.links[at.0 as usize];
+        link.dirty = false;
+        let len = link.connection.out.len() as u64;
+        if len > 0 && send(&mut link.connection.out) {
+            link.connection.in_flight.hand_over();
+            link.unsent += len;
+        }
+    }
+
+    /// Lets waiting requests have the room there is, oldest first.
+    fn admit(&mut self) {
+        while self.waiting > 0 {
+            let Some(at) = self.link_with_room() else { return };
+            let Some(id) = self.waiters.pop_front() else { return };
+            let Some(cell) = self.cells.get(id).filter(|c| c.state == State::Waiting) else {
+                continue;
+            };
+            cell.state = State::Admitted;
+            cell.link = at;
+            self.waiting -= 1;
+            self.waiting_bytes -= cell.len as usize;
+            self.links[at.0 as usize].reserved += 1;
+            if let Some(waker) = cell.waker.take() {
+                self.out.wake(waker);
+            }
+        }
+    }
+
+    /// Memory of a pooled body, to be used again.
+    pub(crate) fn give_back(&mut self, mut spare: Vec<u8>) {
+        if self.spares.len() < SPARES_MAX {
+            spare.clear();
+            self.spares.push(spare);
+        }
+    }
+
+    // --- What comes from the server ----------------------------------------------------------
+
+    /// Takes received bytes: every complete frame in them. Says what it consumed, and how many
+    /// bytes beyond those shown the next frame needs.
+    pub fn handle_bytes(&mut self, now: Instant, at: LinkId, rx: &mut O::Rx) -> Progress {
+        let mut consumed = 0;
+        if let Some(link) = self.links.get_mut(at.0 as usize) {
+            link.last_read = Some(now);
+        }
+        loop {
+            let all = rx.bytes().len();
+            let Some(link) = self.links.get_mut(at.0 as usize).filter(|l| l.is_open()) else {
+                return Progress { consumed: all, need: 0 };
+            };
+            if consumed == all {
+                return Progress { consumed, need: 0 };
+            }
+            match link.connection.decoder.decode(&rx.bytes()[consumed..]) {
+                Ok(Step::Frame(frame)) => {
+                    let len = frame.len_raw();
+                    if frame.is_push() {
+                        self.on_push(&frame);
+                    } else if self.on_reply(now, at, frame) {
+                        self.fill(at, rx, consumed, len);
+                    }
+                    consumed += len;
+                }
+                Ok(Step::More { need }) => return Progress { consumed, need },
+                Err(broken) => {
+                    self.lose(now, at, Error::protocol(broken), false);
+                    return Progress { consumed: all, need: 0 };
+                }
+            }
+        }
+    }
+
+    fn on_push(&mut self, frame: &Frame<'_>) {
+        self.counters.pushes += 1;
+        match Push::of(frame) {
+            Push::Invalidate | Push::Message | Push::Subscription | Push::Other => {}
+        }
+    }
+
+    /// A reply came on a link; answers whether it is a request's, which [`Engine::fill`] takes.
+    #[inline]
+    fn on_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) -> bool {
+        let link = &mut self.links[at.0 as usize];
+        let Some(unit) = link.connection.in_flight.peek_answer() else {
+            let text = "the server sent a reply that nothing asked for";
+            let error = Error::new(ErrorKind::Protocol, Fate::Unknown, text);
+            self.lose(now, at, error, false);
+            return false;
+        };
+        match unit.owner {
+            Owner::Request(_) => {
+                if frame.is_error() {
+                    return self.on_error_reply(now, at, frame);
+                }
+                true
+            }
+            Owner::Setup => {
+                link.connection.in_flight.answer();
+                self.on_setup_reply(now, at, frame);
+                false
+            }
+            Owner::Nobody => {
+                link.connection.in_flight.answer();
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn on_error_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) -> bool {
+        let Some(error) = ServerError::from_frame(&frame) else { return true };
+        match route::verdict(&error) {
+            Verdict::Return => true,
+            Verdict::ReturnAndReconnect => {
+                let unit = self.links[at.0 as usize].connection.in_flight.answer();
+                if let Some(Owner::Request(id)) = unit.map(|u| u.owner) {
+                    self.settle(id, Err(Error::server(error.clone())));
+                }
+                self.lose(now, at, Error::server(error), false);
+                false
+            }
+        }
+    }
+
+    /// Gives the reply at the head of a link to its request.
+    #[inline]
+    fn fill(&mut self, at: LinkId, rx: &mut O::Rx, from: usize, len: usize) {
+        let link = &mut self.links[at.0 as usize];
+        link.heard = true;
+        let Some(unit) = link.connection.in_flight.answer() else { return };
+        let Owner::Request(id) = unit.owner else { return };
+        self.counters.replies += 1;
+        let Some(cell) = self.cells.get(id) else { return };
+        cell.entries = cell.entries.saturating_sub(1);
+        if cell.state == State::InFlight {
+            let body = keep_body(&mut self.spares, rx, from, len);
+            cell.state = State::Done;
+            cell.outcome = Some(Ok(body));
+            if let Some(timer) = cell.timer.take() {
+                self.deadlines.cancel(timer);
+            }
+            if let Some(waker) = cell.waker.take() {
+                self.out.wake(waker);
+            }
+        } else {
+            self.cells.free_if_over(id);
+        }
+        if self.waiting > 0 {
+            self.admit();
+        }
+    }
+
+    /// Ends a request that has no reply, or whose reply was already taken from the queue.
+    fn settle(&mut self, id: CellId, outcome: Result<Body<KeptOf<O>>, Error>) {
+        let Some(cell) = self.cells.get(id) else { return };
+        cell.entries = cell.entries.saturating_sub(1);
+        self.end(id, outcome);
+    }
+
+    /// Records an outcome and wakes whoever waits for it.
+    fn end(&mut self, id: CellId, outcome: Result<Body<KeptOf<O>>, Error>) {
+        let Some(cell) = self.cells.get(id) else { return };
+        if matches!(cell.state, State::Waiting | State::Admitted | State::InFlight) {
+            cell.state = State::Done;
+            cell.outcome = Some(outcome);
+            if let Some(timer) = cell.timer.take() {
+                self.deadlines.cancel(timer);
+            }
+            if let Some(waker) = cell.waker.take() {
+                self.out.wake(waker);
+            }
+        }
+        self.cells.free_if_over(id);
+    }
+
+    /// `n` more bytes of what was handed over were taken by the system; `idle` if that was all.
+    pub fn handle_sent(&mut self, now: Instant, at: LinkId, n: usize, idle: bool) {
+        let Some(link) = self.links.get_mut(at.0 as usize) else { return };
+        link.unsent = link.unsent.saturating_sub(n as u64);
+        link.last_write = Some(now);
+        if idle && !link.connection.out.is_empty() && !link.dirty && link.is_open() {
+            link.dirty = true;
+            self.out.dirty(at);
+        }
+    }
+}
+
+/// What an abandoned request held. Dropped outside the engine, since it is the user's.
+pub(crate) struct Dropped<K> {
+    _waker: Option<Waker>,
+    _outcome: Option<Result<Body<K>, Error>>,
+}
+
+impl<K> Default for Dropped<K> {
+    fn default() -> Dropped<K> {
+        Dropped { _waker: None, _outcome: None }
+    }
+}
+
+/// Copies a small frame, keeps a large one.
+#[inline]
+fn keep_body<R: Received>(
+    spares: &mut Vec<Vec<u8>>,
+    rx: &mut R,
+    from: usize,
+    len: usize,
+) -> Body<R::Kept> {
+    if len <= INLINE_MAX
+        && let Some(body) = Body::inline(&rx.bytes()[from..from + len])
+    {
+        rx.count_copy(len);
+        return body;
+    }
+    if len <= POOLED_MAX && R::POOLED {
+        let mut bytes = spares.pop().unwrap_or_default();
+        bytes.extend_from_slice(&rx.bytes()[from..from + len]);
+        rx.count_copy(len);
+        return Body::Pooled(bytes);
+    }
+    Body::Kept(rx.keep(from..from + len))
+}

@@ -1,0 +1,621 @@
+//! An engine on a core of our own runtime.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use hedgerow_runtime::buffer::LocalBytes;
+use hedgerow_runtime::core::{Core, Drive, Local, Turn};
+use hedgerow_runtime::io::{Connect, Handler, Io, SocketId, Target};
+use hedgerow_runtime::kernel::Kernel;
+use hedgerow_runtime::park::Parker;
+use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::{Progress, Rx};
+
+use crate::client::request::Place;
+use crate::config::{Endpoint, Keepalive, Options};
+use crate::engine::{Engine, LinkId, Outside, Pressure, Received};
+use crate::resp::Kept;
+use crate::topology::Topology;
+
+impl Kept for LocalBytes {
+    fn slice_ref(&self, sub: &[u8]) -> LocalBytes {
+        LocalBytes::slice_ref(self, sub)
+    }
+    fn copy_from(bytes: &[u8]) -> LocalBytes {
+        LocalBytes::copy_from(bytes)
+    }
+    fn into_bytes(self) -> Bytes {
+        LocalBytes::into_bytes(self)
+    }
+}
+
+impl Received for Rx {
+    type Kept = LocalBytes;
+    const POOLED: bool = true;
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        Rx::bytes(self)
+    }
+    fn keep(&mut self, range: Range<usize>) -> LocalBytes {
+        Rx::keep(self, range)
+    }
+    #[inline]
+    fn count_copy(&mut self, n: usize) {
+        Rx::count_copy(self, n);
+    }
+}
+
+/// What an engine asked for, besides sending and waking.
+enum Ask {
+    Connect { link: LinkId, endpoint: Endpoint, by: Instant, keepalive: Option<Keepalive> },
+    Close(LinkId),
+    Receive(LinkId, bool),
+}
+
+/// An engine's outside on a core: lists that the driver works off.
+pub(crate) struct CoreOut {
+    index: usize,
+    desk: Rc<Desk>,
+    local: Local,
+    listed: bool,
+    dirty: Vec<LinkId>,
+    asks: Vec<Ask>,
+    wakes: Vec<Waker>,
+}
+
+impl CoreOut {
+    /// Has the driver look at this engine in this turn.
+    #[inline]
+    fn list(&mut self) {
+        if !self.listed {
+            self.listed = true;
+            self.desk.busy.borrow_mut().push(self.index);
+        }
+    }
+}
+
+impl Outside for CoreOut {
+    type Rx = Rx;
+
+    #[inline]
+    fn dirty(&mut self, link: LinkId) {
+        self.dirty.push(link);
+        self.list();
+    }
+
+    fn connect(
+        &mut self,
+        link: LinkId,
+        endpoint: &Endpoint,
+        by: Instant,
+        keepalive: Option<Keepalive>,
+    ) {
+        self.asks.push(Ask::Connect { link, endpoint: endpoint.clone(), by, keepalive });
+        self.list();
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.asks.push(Ask::Close(link));
+        self.list();
+    }
+
+    fn receive(&mut self, link: LinkId, on: bool) {
+        self.asks.push(Ask::Receive(link, on));
+        self.list();
+    }
+
+    fn arm(&mut self, at: Instant, _fine: bool) {
+        self.desk.arm(self.index, at);
+    }
+
+    #[inline]
+    fn wake(&mut self, waker: Waker) {
+        self.wakes.push(waker);
+        self.list();
+    }
+
+    fn pressure(&self) -> Pressure {
+        let lag = Instant::now().since(self.local.now());
+        Pressure { tasks_ready: Some(self.local.live_tasks()), lag: Some(lag), requests: None }
+    }
+}
+
+type EngineCell = Rc<RefCell<Engine<CoreOut>>>;
+
+/// What the driver and the clients of one core share.
+struct Desk {
+    engines: RefCell<Vec<Option<EngineCell>>>,
+    /// Engines that asked for something.
+    busy: RefCell<Vec<usize>>,
+    deadlines: RefCell<Vec<Instant>>,
+    earliest: Cell<Instant>,
+    lookups: Lookups,
+}
+
+impl Desk {
+    fn arm(&self, index: usize, at: Instant) {
+        let mut deadlines = self.deadlines.borrow_mut();
+        if index >= deadlines.len() {
+            deadlines.resize(index + 1, Instant::NEVER);
+        }
+        deadlines[index] = at;
+        self.earliest.set(deadlines.iter().copied().min().unwrap_or(Instant::NEVER));
+    }
+}
+
+/// Name resolution off the core: the system's resolver blocks, so each lookup is a short thread.
+#[derive(Default)]
+struct Lookups {
+    running: Cell<usize>,
+    done: Arc<Mutex<Vec<Resolved>>>,
+}
+
+struct Resolved {
+    index: usize,
+    link: LinkId,
+    by: Instant,
+    keepalive: Option<Keepalive>,
+    outcome: io::Result<Vec<SocketAddr>>,
+}
+
+impl Lookups {
+    fn start(&self, local: &Local, host: String, port: u16, mut found: Resolved) {
+        let (done, remote) = (self.done.clone(), local.remote());
+        self.running.set(self.running.get() + 1);
+        let look = move || {
+            found.outcome = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push(found);
+            // An empty job: the core only has to look. A full mailbox means that it is awake.
+            let _ = remote.run(|| {});
+        };
+        let name = "hedgerow-dns".to_owned();
+        // Without a thread the connect runs into its own deadline and is tried again.
+        let _ = std::thread::Builder::new().name(name).spawn(look);
+    }
+
+    fn take(&self) -> Vec<Resolved> {
+        if self.running.get() == 0 {
+            return Vec::new();
+        }
+        let done = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
+        self.running.set(self.running.get() - done.len());
+        done
+    }
+}
+
+/// What a link of an engine is bound to.
+#[derive(Clone, Copy, Default)]
+enum Binding {
+    #[default]
+    None,
+    /// Its name is being resolved, until then at the latest.
+    Resolving(Instant),
+    Socket(SocketId),
+}
+
+/// The engines of one core, driven by its turns.
+pub(crate) struct World {
+    desk: Rc<Desk>,
+    local: Local,
+    /// By engine and link.
+    bindings: Vec<Vec<Binding>>,
+    /// By socket index: engine and link.
+    owners: Vec<Option<(usize, LinkId)>>,
+    resolving_until: Instant,
+}
+
+impl World {
+    fn engine(&self, index: usize) -> Option<EngineCell> {
+        self.desk.engines.borrow().get(index).cloned().flatten()
+    }
+
+    fn binding(&mut self, index: usize, link: LinkId) -> &mut Binding {
+        if index >= self.bindings.len() {
+            self.bindings.resize_with(index + 1, Vec::new);
+        }
+        let links = &mut self.bindings[index];
+        let at = link.0 as usize;
+        if at >= links.len() {
+            links.resize(at + 1, Binding::None);
+        }
+        &mut links[at]
+    }
+
+    fn owner(&self, socket: SocketId) -> Option<(EngineCell, LinkId)> {
+        let (index, link) = (*self.owners.get(socket.index())?)?;
+        Some((self.engine(index)?, link))
+    }
+
+    /// The socket is gone: unbinds it and says whose it was.
+    fn release(&mut self, socket: SocketId) -> Option<(EngineCell, LinkId)> {
+        let owner = self.owner(socket);
+        if let Some(Some((index, link))) = self.owners.get(socket.index()).copied() {
+            *self.binding(index, link) = Binding::None;
+            self.owners[socket.index()] = None;
+        }
+        owner
+    }
+
+    fn act<K: Kernel>(&mut self, now: Instant, io: &mut Io<K>, index: usize, ask: Ask) {
+        match ask {
+            Ask::Connect { link, endpoint, by, keepalive } => {
+                self.connect(now, io, index, link, endpoint, by, keepalive);
+            }
+            Ask::Close(link) => {
+                let bound = std::mem::take(self.binding(index, link));
+                if let Binding::Socket(socket) = bound {
+                    self.owners[socket.index()] = None;
+                    io.close(socket);
+                }
+            }
+            Ask::Receive(link, on) => {
+                if let Binding::Socket(socket) = *self.binding(index, link) {
+                    io.receive(now, socket, on, self);
+                }
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // One ask's parts, handed through.
+    fn connect<K: Kernel>(
+        &mut self,
+        now: Instant,
+        io: &mut Io<K>,
+        index: usize,
+        link: LinkId,
+        endpoint: Endpoint,
+        by: Instant,
+        keepalive: Option<Keepalive>,
+    ) {
+        let targets = match endpoint {
+            Endpoint::Unix(path) => vec![Target::Unix(path)],
+            Endpoint::Tcp { host, port } => match host.parse::<IpAddr>() {
+                Ok(ip) => vec![Target::Tcp(SocketAddr::new(ip, port))],
+                Err(_) => {
+                    *self.binding(index, link) = Binding::Resolving(by);
+                    self.resolving_until = self.resolving_until.min(by);
+                    let outcome = Ok(Vec::new());
+                    let found = Resolved { index, link, by, keepalive, outcome };
+                    return self.desk.lookups.start(&self.local, host, port, found);
+                }
+            },
+        };
+        self.dial(now, io, index, link, Connect { targets, by, keepalive });
+    }
+
+    fn dial<K: Kernel>(
+        &mut self,
+        now: Instant,
+        io: &mut Io<K>,
+        index: usize,
+        link: LinkId,
+        connect: Connect,
+    ) {
+        match io.connect(now, connect) {
+            Ok(socket) => {
+                *self.binding(index, link) = Binding::Socket(socket);
+                if socket.index() >= self.owners.len() {
+                    self.owners.resize(socket.index() + 1, None);
+                }
+                self.owners[socket.index()] = Some((index, link));
+            }
+            Err(error) => {
+                *self.binding(index, link) = Binding::None;
+                if let Some(engine) = self.engine(index) {
+                    engine.borrow_mut().handle_connected(now, link, Err(error));
+                }
+            }
+        }
+    }
+
+    fn on_resolved<K: Kernel>(&mut self, now: Instant, io: &mut Io<K>, found: Resolved) {
+        let Resolved { index, link, by, keepalive, outcome } = found;
+        // A late answer to a lookup that was given up, or of an earlier attempt.
+        if !matches!(*self.binding(index, link), Binding::Resolving(until) if until == by) {
+            return;
+        }
+        match outcome {
+            Ok(found) => {
+                let targets = found.into_iter().map(Target::Tcp).collect();
+                self.dial(now, io, index, link, Connect { targets, by, keepalive });
+            }
+            Err(error) => {
+                *self.binding(index, link) = Binding::None;
+                let text = format!("resolving the host name: {error}");
+                if let Some(engine) = self.engine(index) {
+                    let error = io::Error::new(error.kind(), text);
+                    engine.borrow_mut().handle_connected(now, link, Err(error));
+                }
+            }
+        }
+    }
+
+    /// Gives up lookups that take too long.
+    fn expire_lookups(&mut self, now: Instant) {
+        if self.resolving_until > now {
+            return;
+        }
+        self.resolving_until = Instant::NEVER;
+        let mut late = Vec::new();
+        for (index, links) in self.bindings.iter_mut().enumerate() {
+            for (link, binding) in links.iter_mut().enumerate() {
+                match *binding {
+                    Binding::Resolving(by) if by <= now => {
+                        *binding = Binding::None;
+                        late.push((index, LinkId(link as u32)));
+                    }
+                    Binding::Resolving(by) => self.resolving_until = self.resolving_until.min(by),
+                    _ => {}
+                }
+            }
+        }
+        for (index, link) in late {
+            if let Some(engine) = self.engine(index) {
+                let error = io::Error::from(io::ErrorKind::TimedOut);
+                engine.borrow_mut().handle_connected(now, link, Err(error));
+            }
+        }
+    }
+
+    /// Works off what one engine asked for; its wakes are woken last, when it is let go.
+    fn serve<K: Kernel>(&mut self, now: Instant, io: &mut Io<K>, index: usize) {
+        let Some(cell) = self.engine(index) else { return };
+        loop {
+            let (asks, dirty) = {
+                let mut engine = cell.borrow_mut();
+                let out = engine.out();
+                out.listed = false;
+                (std::mem::take(&mut out.asks), std::mem::take(&mut out.dirty))
+            };
+            if asks.is_empty() && dirty.is_empty() {
+                break;
+            }
+            for ask in asks {
+                self.act(now, io, index, ask);
+            }
+            self.send(io, &cell, index, dirty);
+        }
+        wake_all(&cell);
+        if cell.borrow().is_closed() && Rc::strong_count(&cell) == 2 {
+            // Only this table and `cell` hold it: nobody can ask anything of it any more.
+            self.desk.engines.borrow_mut()[index] = None;
+            self.desk.arm(index, Instant::NEVER);
+        }
+    }
+
+    fn send<K: Kernel>(
+        &mut self,
+        io: &mut Io<K>,
+        cell: &EngineCell,
+        index: usize,
+        mut dirty: Vec<LinkId>,
+    ) {
+        let mut engine = cell.borrow_mut();
+        for link in dirty.drain(..) {
+            let Binding::Socket(socket) = *self.binding(index, link) else { continue };
+            engine.flush(link, |batch| io.send(socket, batch));
+        }
+        // The list's memory is used again, unless something was added meanwhile.
+        if engine.out().dirty.is_empty() {
+            engine.out().dirty = dirty;
+        }
+    }
+}
+
+/// Wakes whom an engine recorded, outside of it.
+fn wake_all(cell: &EngineCell) {
+    let mut wakes = std::mem::take(&mut cell.borrow_mut().out().wakes);
+    for waker in wakes.drain(..) {
+        waker.wake();
+    }
+    let mut engine = cell.borrow_mut();
+    if engine.out().wakes.is_empty() {
+        engine.out().wakes = wakes;
+    }
+}
+
+impl Handler for World {
+    fn on_connected(&mut self, now: Instant, socket: SocketId, outcome: io::Result<()>) {
+        let owner = if outcome.is_ok() { self.owner(socket) } else { self.release(socket) };
+        if let Some((engine, link)) = owner {
+            engine.borrow_mut().handle_connected(now, link, outcome);
+        }
+    }
+
+    #[inline]
+    fn on_bytes(&mut self, now: Instant, socket: SocketId, rx: &mut Rx) -> Progress {
+        match self.owner(socket) {
+            Some((engine, link)) => engine.borrow_mut().handle_bytes(now, link, rx),
+            None => Progress { consumed: rx.bytes().len(), need: 0 },
+        }
+    }
+
+    fn on_sent(&mut self, now: Instant, socket: SocketId, n: usize, idle: bool) {
+        if let Some((engine, link)) = self.owner(socket) {
+            engine.borrow_mut().handle_sent(now, link, n, idle);
+        }
+    }
+
+    fn on_closed(&mut self, now: Instant, socket: SocketId, error: Option<io::Error>) {
+        if let Some((engine, link)) = self.release(socket) {
+            engine.borrow_mut().handle_closed(now, link, error);
+        }
+    }
+}
+
+impl<K: Kernel> Drive<K> for World {
+    fn on_flush(&mut self, now: Instant, io: &mut Io<K>) {
+        for found in self.desk.lookups.take() {
+            self.on_resolved(now, io, found);
+        }
+        while let Some(index) = { self.desk.busy.borrow_mut().pop() } {
+            self.serve(now, io, index);
+        }
+    }
+
+    fn on_dispatched(&mut self, _now: Instant) {
+        // What these engines want sent waits for the flush, after the tasks that are woken now.
+        let busy = self.desk.busy.borrow();
+        let cells: [Option<EngineCell>; 1] = match busy[..] {
+            [] => return,
+            [only] => [self.engine(only)],
+            _ => {
+                let all: Vec<_> = busy.iter().filter_map(|i| self.engine(*i)).collect();
+                drop(busy);
+                return all.iter().for_each(wake_all);
+            }
+        };
+        drop(busy);
+        cells.iter().flatten().for_each(wake_all);
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        self.expire_lookups(now);
+        if self.desk.earliest.get() > now {
+            return;
+        }
+        let due: Vec<usize> = {
+            let deadlines = self.desk.deadlines.borrow();
+            let all = deadlines.iter().enumerate();
+            all.filter(|(_, at)| **at <= now).map(|(index, _)| index).collect()
+        };
+        for index in due {
+            self.desk.arm(index, Instant::NEVER);
+            if let Some(cell) = self.engine(index) {
+                cell.borrow_mut().handle_deadline(now);
+                wake_all(&cell);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Instant {
+        self.desk.earliest.get().min(self.resolving_until)
+    }
+
+    fn in_flight(&self) -> bool {
+        self.desk.engines.borrow().iter().flatten().any(|e| e.borrow().in_flight())
+    }
+}
+
+/// The tasks' side of a core: makes clients on it.
+#[derive(Clone)]
+pub(crate) struct CoreDesk {
+    desk: Rc<Desk>,
+    local: Local,
+}
+
+impl CoreDesk {
+    pub(crate) fn local(&self) -> &Local {
+        &self.local
+    }
+
+    /// An engine for `options`, which begins to connect in this turn.
+    pub(crate) fn open(&self, options: Arc<Options>) -> CorePlace {
+        let mut engines = self.desk.engines.borrow_mut();
+        let index = engines.iter().position(Option::is_none).unwrap_or(engines.len());
+        let out = CoreOut {
+            index,
+            desk: self.desk.clone(),
+            local: self.local.clone(),
+            listed: false,
+            dirty: Vec::new(),
+            asks: Vec::new(),
+            wakes: Vec::new(),
+        };
+        let now = self.local.now();
+        let topology = Arc::new(Topology::standalone(options));
+        let engine = Rc::new(RefCell::new(Engine::new(out, topology, now, fastrand::u64(..))));
+        if index == engines.len() {
+            engines.push(None);
+        }
+        engines[index] = Some(engine.clone());
+        drop(engines);
+        engine.borrow_mut().start(now);
+        CorePlace { engine }
+    }
+
+    /// Ends every client of the core.
+    fn close_all(&self, now: Instant) {
+        let cells: Vec<_> = self.desk.engines.borrow().iter().flatten().cloned().collect();
+        for cell in cells {
+            cell.borrow_mut().close(now);
+            wake_all(&cell);
+        }
+    }
+}
+
+/// One client's engine on its core.
+#[derive(Clone)]
+pub(crate) struct CorePlace {
+    engine: EngineCell,
+}
+
+impl Place for CorePlace {
+    type Out = CoreOut;
+    type Duty = ();
+
+    #[inline]
+    fn with<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T) -> T {
+        let mut engine = self.engine.borrow_mut();
+        let now = engine.out().local.now();
+        f(&mut engine, now)
+    }
+
+    #[inline]
+    fn queued(&self, (): &mut (), _cx: &mut Context<'_>) {}
+
+    #[inline]
+    fn discharge(&self, (): &mut ()) {}
+}
+
+/// A core with its engines, for whoever turns it.
+pub(crate) struct CoreDriver<K: Kernel> {
+    core: Core<K>,
+    world: World,
+}
+
+impl<K: Kernel> CoreDriver<K> {
+    pub(crate) fn new(kernel: K, parker: Parker) -> CoreDriver<K> {
+        let core = Core::new(kernel, parker);
+        let desk = Rc::new(Desk {
+            engines: RefCell::default(),
+            busy: RefCell::default(),
+            deadlines: RefCell::default(),
+            earliest: Cell::new(Instant::NEVER),
+            lookups: Lookups::default(),
+        });
+        let world = World {
+            desk,
+            local: core.local().clone(),
+            bindings: Vec::new(),
+            owners: Vec::new(),
+            resolving_until: Instant::NEVER,
+        };
+        CoreDriver { core, world }
+    }
+
+    pub(crate) fn desk(&self) -> CoreDesk {
+        CoreDesk { desk: self.world.desk.clone(), local: self.world.local.clone() }
+    }
+
+    pub(crate) fn core(&mut self) -> &mut Core<K> {
+        &mut self.core
+    }
+
+    pub(crate) fn turn(&mut self, turn: Turn) -> io::Result<bool> {
+        self.core.turn(&mut self.world, turn)
+    }
+
+    /// Answers every request with an error, closes every socket, drains the kernel.
+    pub(crate) fn shut_down(mut self) {
+        self.desk().close_all(self.core.local().now());
+        self.core.shut_down(&mut self.world);
+    }
+}

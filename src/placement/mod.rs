@@ -1,0 +1,4 @@
+//! Where an engine lives: on a pinned core or inside a tokio runtime. The only part of this crate
+//! that knows sockets or locks.
+
+pub(crate) mod core;
