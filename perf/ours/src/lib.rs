@@ -5,7 +5,6 @@
 use bytes::Bytes;
 use harness::{Keys, Lane, Verb, Workload, now_ns};
 use hedgerow::Options;
-use hedgerow::client::Door;
 use hedgerow::prelude::*;
 use hedgerow::resp::FromReply;
 
@@ -33,9 +32,14 @@ where
     lane.check(right);
 }
 
-/// A task of the closed loop: one command after the other, for ever.
-pub async fn repeat<D: Door>(client: D, workload: Workload, seed: u64, lane: &'static Lane)
-where
+/// A task of the closed loop: one command after the other, for ever. Calls `after` after each.
+pub async fn repeat<D: Door>(
+    client: D,
+    workload: Workload,
+    seed: u64,
+    lane: &'static Lane,
+    mut after: impl FnMut(),
+) where
     Bytes: FromReply<D::Kept>,
     (): FromReply<D::Kept>,
 {
@@ -50,5 +54,6 @@ where
         } else {
             one(&client, key, &workload, &value, lane).await;
         }
+        after();
     }
 }
