@@ -174,7 +174,7 @@ impl Cores {
             let (send, receive) = mpsc::channel();
             let (main, cpu) = (main.clone(), core.cpu);
             core.post(move |desk| {
-                let context = LocalContext { desk: desk.clone(), index, cpu };
+                let context = LocalContext::new(desk.clone(), index, cpu);
                 let job = desk.local().spawn(async move { main(context).await });
                 desk.local().spawn(async move {
                     let _ = send.send(job.await.map_err(|panic| panic.to_string()));
@@ -187,6 +187,40 @@ impl Cores {
             receive.recv().map_err(ended)?.map_err(|panic| runtime("running on a core", panic))
         };
         outputs.into_iter().map(output).collect()
+    }
+}
+
+#[cfg(feature = "hosted")]
+impl Cores {
+    /// A [`Client`](super::Client) whose connections live on these cores (`connections` of them on
+    /// each), once they are up. For callers on any executor; each command pays a hop to its core.
+    /// The client may outlive these cores, but not work without them.
+    ///
+    /// # Errors
+    /// As [`LocalContext::connect`].
+    pub async fn connect(&self, options: &Options) -> Result<super::Client, Error> {
+        use super::pinned::Pinned;
+        let number = Pinned::number();
+        let mut waiting = Vec::with_capacity(self.cores.len());
+        for (index, core) in self.cores.iter().enumerate() {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let (options, cpu) = (options.clone(), core.cpu);
+            core.post(move |desk| {
+                let context = LocalContext { desk: desk.clone(), index, cpu };
+                desk.local().spawn(async move {
+                    let made = context.connect(&options).await;
+                    let _ = send.send(made.map(|client| Pinned::seat(number, client)));
+                });
+            })?;
+            waiting.push(receive);
+        }
+        let remotes = self.cores.iter().map(|core| core.remote.clone()).collect();
+        // Made first: dropping it unseats the clients of the cores that did connect.
+        let pinned = Pinned::new(number, remotes, options.command_timeout);
+        for receive in waiting {
+            receive.await.map_err(|_| Error::closed())??;
+        }
+        Ok(super::Client::over(pinned))
     }
 }
 
@@ -294,6 +328,10 @@ pub struct LocalContext {
 }
 
 impl LocalContext {
+    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: u32) -> LocalContext {
+        LocalContext { desk, index, cpu }
+    }
+
     fn local(&self) -> &Local {
         self.desk.local()
     }
@@ -332,9 +370,9 @@ impl LocalContext {
         self.local().spawn(future)
     }
 
-    /// The monotonic clock, read now.
+    /// The monotonic clock, read now; in a simulation the simulated one.
     pub fn now(&self) -> Instant {
-        Instant::now()
+        self.local().read_clock()
     }
 
     /// The clock as of this turn; no system call.
