@@ -576,6 +576,19 @@ pub(crate) struct CorePlace {
     engine: EngineCell,
 }
 
+impl Drop for CorePlace {
+    #[inline]
+    fn drop(&mut self) {
+        // The table's and this one: a closed engine that the last request lets go leaves the table.
+        if Rc::strong_count(&self.engine) == 2
+            && let Ok(mut engine) = self.engine.try_borrow_mut()
+            && engine.is_closed()
+        {
+            engine.out().list();
+        }
+    }
+}
+
 impl Place for CorePlace {
     type Out = CoreOut;
     type Duty = ();
@@ -588,7 +601,15 @@ impl Place for CorePlace {
     }
 
     #[inline]
-    fn queued(&self, (): &mut (), _cx: &mut Context<'_>) {}
+    fn queue<T>(
+        &self,
+        (): &mut (),
+        _cx: &mut Context<'_>,
+        f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T,
+    ) -> T {
+        // The flush of this turn sends for all.
+        self.with(f)
+    }
 
     #[inline]
     fn discharge(&self, (): &mut ()) {}
