@@ -13,10 +13,11 @@ mod route;
 pub mod testing;
 pub mod topology;
 
-pub use client::{Cores, Door, LocalClient, LocalContext};
+pub use client::{Cores, Door, Driver, Embedded, LocalClient, LocalContext};
 pub use config::{Endpoint, Options};
 pub use error::{Error, ErrorKind, Fate};
 pub use hedgerow_runtime as runtime;
+pub use hedgerow_runtime::host;
 
 /// The typed commands as methods: `use hedgerow::prelude::*`.
 pub mod prelude {

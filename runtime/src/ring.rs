@@ -64,6 +64,8 @@ pub struct Ring {
     /// Where the standing read of the bell puts its count. Leaked if it cannot be drained.
     bell_count: Option<Box<u64>>,
     host: Option<OwnedFd>,
+    /// A host was told that it may wait: notifications are on.
+    parked: bool,
     sends_queued: usize,
     /// Completions taken out of the ring while the submission queue was full.
     backlog: Vec<Completion>,
@@ -114,6 +116,7 @@ impl Ring {
             bell: Arc::new(Bell { fd: eventfd(0)? }),
             bell_count: Some(Box::new(0)),
             host: None,
+            parked: false,
             sends_queued: 0,
             backlog: Vec::new(),
             enters: 0,
@@ -290,6 +293,9 @@ impl Kernel for Ring {
     }
 
     fn enter(&mut self, wait: Wait, out: &mut Vec<Completion>) -> io::Result<()> {
+        if std::mem::take(&mut self.parked) {
+            self.ring.completion().disable_eventfd();
+        }
         self.place_timer();
         out.append(&mut self.backlog);
         let want = match wait {
@@ -362,6 +368,11 @@ impl Kernel for Ring {
     }
 
     fn prepare_park(&mut self) -> bool {
+        // What is queued or armed but not in the kernel yet would never wake anybody.
+        let unsaid = self.timer.wanted < self.timer.standing || !self.backlog.is_empty();
+        if unsaid || !self.ring.submission().is_empty() || self.ready_fd().is_err() {
+            return false;
+        }
         let Some(fd) = &self.host else { return false };
         let mut count = 0u64;
         // SAFETY: the descriptor is open and non-blocking; eight writable bytes are given.
@@ -373,6 +384,7 @@ impl Kernel for Ring {
         if work {
             self.ring.completion().disable_eventfd();
         }
+        self.parked = !work;
         !work
     }
 

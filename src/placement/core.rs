@@ -136,6 +136,10 @@ struct Desk {
     busy: RefCell<Vec<usize>>,
     deadlines: RefCell<Vec<Instant>>,
     earliest: Cell<Instant>,
+    /// `earliest` became earlier since the last flush.
+    sooner: Cell<bool>,
+    /// The core has ended: nothing will be worked off any more.
+    ended: Cell<bool>,
     lookups: Lookups,
 }
 
@@ -146,7 +150,10 @@ impl Desk {
             deadlines.resize(index + 1, Instant::NEVER);
         }
         deadlines[index] = at;
-        self.earliest.set(deadlines.iter().copied().min().unwrap_or(Instant::NEVER));
+        let earliest = deadlines.iter().copied().min().unwrap_or(Instant::NEVER);
+        if self.earliest.replace(earliest) > earliest {
+            self.sooner.set(true);
+        }
     }
 }
 
@@ -452,6 +459,7 @@ impl Handler for World {
 
 impl<K: Kernel> Drive<K> for World {
     fn on_flush(&mut self, now: Instant, io: &mut Io<K>) {
+        self.desk.sooner.set(false);
         for found in self.desk.lookups.take() {
             self.on_resolved(now, io, found);
         }
@@ -499,6 +507,10 @@ impl<K: Kernel> Drive<K> for World {
         self.desk.earliest.get().min(self.resolving_until)
     }
 
+    fn is_busy(&self) -> bool {
+        !self.desk.busy.borrow().is_empty()
+    }
+
     fn in_flight(&self) -> bool {
         self.desk.engines.borrow().iter().flatten().any(|e| e.borrow().in_flight())
     }
@@ -514,6 +526,11 @@ pub(crate) struct CoreDesk {
 impl CoreDesk {
     pub(crate) fn local(&self) -> &Local {
         &self.local
+    }
+
+    /// Whether the core has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.desk.ended.get()
     }
 
     /// An engine for `options`, which begins to connect in this turn.
@@ -538,6 +555,7 @@ impl CoreDesk {
         engines[index] = Some(engine.clone());
         drop(engines);
         engine.borrow_mut().start(now);
+        self.local.call_host();
         CorePlace { engine }
     }
 
@@ -565,7 +583,15 @@ impl Place for CorePlace {
     fn with<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T) -> T {
         let mut engine = self.engine.borrow_mut();
         let now = engine.out().local.now();
-        f(&mut engine, now)
+        let answer = f(&mut engine, now);
+        // Nobody turns the core now: a host has to be told, outside of the engine.
+        let out = engine.out();
+        if out.local.is_parked() && (out.listed || out.desk.sooner.get()) {
+            let local = out.local.clone();
+            drop(engine);
+            local.call_host();
+        }
+        answer
     }
 
     #[inline]
@@ -589,6 +615,8 @@ impl<K: Kernel> CoreDriver<K> {
             busy: RefCell::default(),
             deadlines: RefCell::default(),
             earliest: Cell::new(Instant::NEVER),
+            sooner: Cell::new(false),
+            ended: Cell::new(false),
             lookups: Lookups::default(),
         });
         let world = World {
@@ -613,8 +641,14 @@ impl<K: Kernel> CoreDriver<K> {
         self.core.turn(&mut self.world, turn)
     }
 
+    /// For a host, before it waits; see [`Core::prepare_park`].
+    pub(crate) fn prepare_park(&mut self) -> bool {
+        self.core.prepare_park(&self.world)
+    }
+
     /// Answers every request with an error, closes every socket, drains the kernel.
     pub(crate) fn shut_down(mut self) {
+        self.world.desk.ended.set(true);
         self.desk().close_all(self.core.local().now());
         self.core.shut_down(&mut self.world);
     }
