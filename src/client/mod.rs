@@ -2,6 +2,7 @@
 
 mod cores;
 pub mod door;
+mod embedded;
 #[cfg(feature = "hosted")]
 mod handle;
 mod local;
@@ -14,5 +15,6 @@ pub use cores::{Cores, CoresBuilder, LocalContext};
 pub use door::Door;
 #[cfg(feature = "hosted")]
 pub use handle::{Client, ClientRequest, ClientStates};
+pub use embedded::{Driver, Embedded, EmbeddedBuilder};
 pub use local::{LocalClient, LocalRequest, WithReply};
 pub use states::LocalStates;
