@@ -206,7 +206,7 @@ impl Cores {
             let (send, receive) = tokio::sync::oneshot::channel();
             let (options, cpu) = (options.clone(), core.cpu);
             core.post(move |desk| {
-                let context = LocalContext { desk: desk.clone(), index, cpu };
+                let context = LocalContext::new(desk.clone(), index, Some(cpu));
                 desk.local().spawn(async move {
                     let made = context.connect(&options).await;
                     let _ = send.send(made.map(|client| Pinned::seat(number, client)));

@@ -13,8 +13,8 @@ mod states;
 
 pub use cores::{Cores, CoresBuilder, LocalContext};
 pub use door::Door;
+pub use embedded::{Driver, Embedded, EmbeddedBuilder};
 #[cfg(feature = "hosted")]
 pub use handle::{Client, ClientRequest, ClientStates};
-pub use embedded::{Driver, Embedded, EmbeddedBuilder};
 pub use local::{LocalClient, LocalRequest, WithReply};
 pub use states::LocalStates;
