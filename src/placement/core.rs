@@ -627,6 +627,11 @@ impl Place for CorePlace {
     }
 
     #[inline]
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>) -> T) -> T {
+        f(&mut self.engine.borrow_mut())
+    }
+
+    #[inline]
     fn queue<T>(
         &self,
         (): &mut (),
