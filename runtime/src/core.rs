@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, Wait};
 use crate::mailbox::{Consumer, Producer, PushError, mailbox};
 use crate::op::Completion;
 use crate::park::{Idle, Parker};
-use crate::task::{Post, Reach, Task, TaskKey, Tasks};
+use crate::task::{Post, Reach, Task, Tasks};
 use crate::time::Instant;
 use crate::timer::{TimerKey, Wheel};
 
@@ -389,22 +389,19 @@ impl<K: Kernel> Core<K> {
             any = true;
             match post {
                 Post::Wake(key) => self.shared().tasks.wake(key),
-                Post::Overflow => self.wake_overflow(),
+                Post::Look => {}
                 // The sender's code: a panic in it must not end the core.
                 Post::Run(job) => {
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 }
             }
         }
-        any
-    }
-
-    #[cold]
-    fn wake_overflow(&self) {
-        let keys: Vec<TaskKey> = self.shared().reach.take_overflow();
-        for key in keys {
-            self.shared().tasks.wake(key);
+        if any {
+            for key in self.shared().reach.take_overflow() {
+                self.shared().tasks.wake(key);
+            }
         }
+        any
     }
 
     /// Arms the kernel and decides whether this turn may wait.
