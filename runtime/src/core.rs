@@ -49,6 +49,7 @@ pub struct Local(Rc<Shared>);
 struct Shared {
     tasks: Tasks,
     now: Cell<Instant>,
+    simulated: bool,
     counters: Cell<Counters>,
     timers: RefCell<Timers>,
     reach: Arc<Reach>,
@@ -71,6 +72,16 @@ impl Local {
     #[inline]
     pub fn now(&self) -> Instant {
         self.0.now.get()
+    }
+
+    /// The clock, read now; as of this turn where it is simulated.
+    pub fn read_clock(&self) -> Instant {
+        if self.0.simulated { self.now() } else { Instant::now() }
+    }
+
+    /// Whether this core runs in a simulation.
+    pub fn is_simulated(&self) -> bool {
+        self.0.simulated
     }
 
     /// Ends at `at`, to about 50 us.
@@ -241,6 +252,7 @@ impl<K: Kernel> Core<K> {
         let shared = Shared {
             tasks: Tasks::new(reach.clone()),
             now: Cell::new(now),
+            simulated: kernel.is_simulated(),
             counters: Cell::default(),
             timers: RefCell::new(timers),
             reach,

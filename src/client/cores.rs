@@ -174,7 +174,7 @@ impl Cores {
             let (send, receive) = mpsc::channel();
             let (main, cpu) = (main.clone(), core.cpu);
             core.post(move |desk| {
-                let context = LocalContext { desk: desk.clone(), index, cpu };
+                let context = LocalContext::new(desk.clone(), index, cpu);
                 let job = desk.local().spawn(async move { main(context).await });
                 desk.local().spawn(async move {
                     let _ = send.send(job.await.map_err(|panic| panic.to_string()));
@@ -328,6 +328,10 @@ pub struct LocalContext {
 }
 
 impl LocalContext {
+    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: u32) -> LocalContext {
+        LocalContext { desk, index, cpu }
+    }
+
     fn local(&self) -> &Local {
         self.desk.local()
     }
@@ -366,9 +370,9 @@ impl LocalContext {
         self.local().spawn(future)
     }
 
-    /// The monotonic clock, read now.
+    /// The monotonic clock, read now; in a simulation the simulated one.
     pub fn now(&self) -> Instant {
-        Instant::now()
+        self.local().read_clock()
     }
 
     /// The clock as of this turn; no system call.

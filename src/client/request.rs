@@ -131,8 +131,8 @@ impl<P: Place> Passage<P> {
                 Redeemed::Admitted => {
                     let mut duty = std::mem::take(&mut self.duty);
                     let encoded = self.encoded();
-                    self.place.queue(&mut duty, cx, |engine, _| {
-                        engine.queue_admitted(id, &encoded);
+                    self.place.queue(&mut duty, cx, |engine, now| {
+                        engine.queue_admitted(now, id, &encoded);
                     });
                     self.duty = duty;
                 }
@@ -167,7 +167,7 @@ impl<P: Place> Passage<P> {
             }
             Submitted::Refused(error, _waker) => {
                 self.state = State::Over;
-                Poll::Ready(Err(error.with_command(self.name())))
+                Poll::Ready(Err(self.explain(error)))
             }
         }
     }
@@ -185,6 +185,22 @@ impl<P: Place> Passage<P> {
             return Err(Error::new(ErrorKind::Refused, Fate::NotSent, text));
         }
         Ok(())
+    }
+
+    /// The error with what only the request knows: its command, and the time that it had.
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let ran_out = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotConnected);
+        let error = error.with_command(self.name());
+        if !ran_out || error.timeout().is_some() {
+            return error;
+        }
+        let had = match self.limit {
+            Limit::Default => self.place.with(|engine, _| engine.options().command_timeout),
+            Limit::After(time) => Some(time),
+            Limit::At(_) => None,
+        };
+        error.with_timeout(had)
     }
 
     /// Gives memory of the body back to the engine, where that pays.
@@ -267,7 +283,7 @@ impl<P: Place, R: FromReply<KeptOf<P::Out>>> Future for Request<P, R> {
                 this.passage.give_back(body);
                 value.map_err(|e| e.with_command(this.passage.name()))
             }
-            Err(error) => Err(error.with_command(this.passage.name())),
+            Err(error) => Err(this.passage.explain(error)),
         })
     }
 }
