@@ -258,7 +258,7 @@ impl Lane {
         engine.out().dirty = false;
         engine.out().promised = false;
         let batch = &mut sender.batch;
-        engine.flush(LINK, |queued| {
+        engine.flush(Instant::now(), LINK, |queued| {
             std::mem::swap(batch, queued);
             true
         });
