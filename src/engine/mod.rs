@@ -115,6 +115,7 @@ pub struct Engine<O: Outside> {
     draining: bool,
     /// Why the first attempt of some link failed, until all were up once.
     first_failure: Option<Error>,
+    was_up: bool,
 }
 
 impl<O: Outside> Engine<O> {
@@ -146,6 +147,7 @@ impl<O: Outside> Engine<O> {
             closed: false,
             draining: false,
             first_failure: None,
+            was_up: false,
         }
     }
 

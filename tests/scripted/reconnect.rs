@@ -146,7 +146,7 @@ async fn a_flapping_server_is_not_rushed<P: Placement>(place: P) {
     let gate = Gate::new();
     let flap = Script::new().expect_start("HELLO 3").close();
     let server = ScriptServer::builder()
-        .then(Script::new().answer("GET", "_\r\n").wait(&gate).close())
+        .then(Script::new().expect("GET k").reply("_\r\n").wait(&gate).close())
         .then(flap)
         .start()
         .expect("a scripted server");
@@ -164,6 +164,30 @@ async fn a_flapping_server_is_not_rushed<P: Placement>(place: P) {
     for (gap, least) in gaps.iter().zip([16, 32, 51, 51, 51]) {
         assert!(*gap >= Duration::from_millis(least), "{gaps:?}");
     }
+}
+
+/// case behaviour/10, R-103. Fails if the delays do not grow while a server that answered before
+/// refuses every attempt: the times between attempts are the subject here.
+async fn refusals_are_met_ever_more_slowly<P: Placement>(place: P) {
+    let server = Server::start().expect("a server");
+    let mut options = options_for(server.addr().expect("tcp"));
+    options.reconnect.initial = 10 * MS;
+    options.reconnect.max = 160 * MS;
+    let client = place.connect(&options).await.expect("up");
+    client.ping::<()>().await.expect("an answer");
+    let mut states = client.states();
+    server.faults().admit(Admission::Refuse);
+    server.faults().disconnect_all(Close::End);
+    let mut times = Vec::new();
+    while times.len() < 6 {
+        let change = states.next().await.expect("the client is open");
+        if change.state == ConnectionState::Disconnected {
+            times.push(std::time::Instant::now());
+        }
+    }
+    // Five delays, each at least four fifths of its length.
+    let whole = times[5] - times[0];
+    assert!(whole >= Duration::from_millis((10 + 20 + 40 + 80 + 160) * 8 / 10), "{whole:?}");
 }
 
 /// What an engine asked for, with the time of asking.
@@ -268,4 +292,5 @@ on_each_placement!(
     attempts_may_be_bounded,
     many_connections_all_come_back,
     a_flapping_server_is_not_rushed,
+    refusals_are_met_ever_more_slowly,
 );
