@@ -398,7 +398,7 @@ impl World {
             for ask in asks {
                 self.act(now, io, index, ask);
             }
-            self.send(io, &cell, index, dirty);
+            self.send(now, io, &cell, index, dirty);
         }
         wake_all(&cell);
         if cell.borrow().is_closed() && Rc::strong_count(&cell) == 2 {
@@ -410,6 +410,7 @@ impl World {
 
     fn send<K: Kernel>(
         &mut self,
+        now: Instant,
         io: &mut Io<K>,
         cell: &EngineCell,
         index: usize,
@@ -418,7 +419,7 @@ impl World {
         let mut engine = cell.borrow_mut();
         for link in dirty.drain(..) {
             let Binding::Socket(socket) = *self.binding(index, link) else { continue };
-            engine.flush(link, |batch| io.send(socket, batch));
+            engine.flush(now, link, |batch| io.send(socket, batch));
         }
         // The list's memory is used again, unless something was added meanwhile.
         if engine.out().dirty.is_empty() {
