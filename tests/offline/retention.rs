@@ -155,8 +155,7 @@ fn keep_and_drop(seed: u64) -> Report {
     });
     let (send, receive) = std::sync::mpsc::channel::<(usize, usize, Bytes)>();
     let other = std::thread::spawn(move || {
-        let right = receive.into_iter().filter(|(n, len, v)| *v == numbered(*n, *len)).count();
-        right
+        receive.into_iter().filter(|(n, len, v)| *v == numbered(*n, *len)).count()
     });
     let options = server.options();
     let outcome = simulation.run(|core| async move {

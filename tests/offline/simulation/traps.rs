@@ -10,7 +10,7 @@ use hedgerow::testing::{Asked, Reaction, SimConfig, Simulation};
 use hedgerow::{Error, ErrorKind, Fate, LocalClient, LocalContext, Options};
 
 use super::books::{Books, Ending};
-use super::clock::{all, pass, step, unless};
+use super::clock::{Boxed, all, pass, step, unless};
 use super::workload::value;
 
 const MS: Duration = Duration::from_millis(1);
@@ -29,8 +29,7 @@ async fn write_and_read(client: &LocalClient, sizes: &[usize]) -> Result<(), Err
         client.set::<()>(format!("k:{id}"), value(id, *len)).await?;
     }
     for _ in 0..2 {
-        let mut reads: Vec<std::pin::Pin<Box<dyn Future<Output = Result<Bytes, Error>>>>> =
-            Vec::new();
+        let mut reads: Vec<Boxed<'_, Result<Bytes, Error>>> = Vec::new();
         for id in 0..sizes.len() {
             reads.push(Box::pin(client.get::<Bytes>(format!("k:{id}"))));
         }
