@@ -1,8 +1,6 @@
 //! A run of everything at once, drawn from a seed.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
