@@ -3,11 +3,10 @@
 //! One ring a core, driven by the thread that made it (`SINGLE_ISSUER`), task work run only inside
 //! our own enters (`DEFER_TASKRUN`). Four rules hold this file together:
 //!
-//! 1. Sends carry `MSG_DONTWAIT`, so each completes within its own submit, and a wait counts them:
-//!    `1 + sends queued`. Without that a turn would cost two enters. A send that does not go out
-//!    whole must end the wait, since no reply may come before its rest is sent: `MSG_WAITALL` makes
-//!    it a failure, which cancels the no-op linked behind it, whose completion (silent otherwise) is
-//!    the one that the wait still misses.
+//! 1. Sends carry `MSG_DONTWAIT`, so each completes within its own submit. One that went out whole
+//!    posts nothing (`SKIP_SUCCESS`), so it ends no wait and a turn costs one enter; one that came
+//!    short (`MSG_WAITALL` makes that a failure) or failed posts its result and does end the wait,
+//!    for nothing else might come before the rest is out.
 //! 2. One absolute `TIMEOUT` op stands for the armed instant. It is never cancelled: an earlier
 //!    instant moves it, a later one lets it fire early. A turn therefore programs no timer.
 //! 3. `GETEVENTS` goes with every enter, or deferred task work would not run.
@@ -26,8 +25,6 @@ use crate::op::{Completion, GroupId, Op, Token};
 use crate::socket::new_socket;
 use crate::time::Instant;
 
-/// Never block, never signal, and treat a short send as a failure of the link (rule 1).
-const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 /// `IORING_ENTER_GETEVENTS`.
 const GETEVENTS: u32 = 1;
 /// `IOU_PBUF_RING_INC`.
@@ -37,11 +34,12 @@ const ENTRIES_MIN: u32 = 8;
 /// How often, and after what pause, the smallest ring is tried again.
 const PATIENCE: u32 = 10;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(4);
+/// Marks the `user_data` of a send; callers' tags leave this bit alone.
+const SEND_MARK: u64 = 1 << 63;
 /// Tokens of this file's own operations; [`Token::RESERVED_TAG`] keeps callers out of them.
 const TIMER: Token = Token::new(Token::RESERVED_TAG, 0, 0);
 const TIMER_MOVED: Token = Token::new(Token::RESERVED_TAG, 1, 0);
 const BELL: Token = Token::new(Token::RESERVED_TAG, 2, 0);
-const SENT_WHOLE: Token = Token::new(Token::RESERVED_TAG, 3, 0);
 
 /// Sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +67,10 @@ pub struct Ring {
     bell: Arc<Bell>,
     /// Where the standing read of the bell puts its count. Leaked if it cannot be drained.
     bell_count: Option<Box<u64>>,
-    sends_queued: usize,
+    /// Whether the host's descriptor is told of completions.
+    notifying: bool,
+    /// Sends of which no result was reported yet, as if each had gone out whole.
+    sends: Vec<Completion>,
     /// Completions taken out of the ring while the submission queue was full.
     backlog: Vec<Completion>,
     enters: u64,
@@ -85,25 +86,31 @@ struct Timer {
     spec: Box<Timespec>,
 }
 
-/// The eventfd with which other threads end a wait.
+/// With what other threads end a wait.
 struct Bell {
+    /// An eventfd that the ring always reads: ends a wait in `enter`.
     fd: OwnedFd,
-    /// What a host waits on. It is rung too: the kernel does not pass a signal on from inside
-    /// another eventfd's write.
+    /// The host's descriptor, an eventfd too. It is written here as well, for the kernel does not
+    /// pass one eventfd's signal on to another from within it: it puts that off by milliseconds,
+    /// and after the first time (seen on 6.18) for ever.
     host: OnceLock<OwnedFd>,
 }
 
 impl Wakeup for Bell {
     fn wake(&self) {
-        let one = 1u64;
-        // SAFETY: the descriptor is open for the life of `self`; eight readable bytes are given.
-        // The result is not needed: the counter can only be full if a wake is outstanding.
-        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        // In this order: a host about to park that drains its descriptor finds the ring's work.
+        ring_eventfd(&self.fd);
         if let Some(host) = self.host.get() {
-            // SAFETY: as above; this one does not block when it is full.
-            unsafe { libc::write(host.as_raw_fd(), (&raw const one).cast(), 8) };
+            ring_eventfd(host);
         }
     }
+}
+
+fn ring_eventfd(fd: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: the descriptor is open; eight readable bytes are given. The result is not needed: the
+    // counter can only be full if a wake is outstanding.
+    unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
 impl Ring {
@@ -125,7 +132,8 @@ impl Ring {
             // Blocking on purpose: a non-blocking eventfd would fail the standing read at once.
             bell: Arc::new(Bell { fd: eventfd(0)?, host: OnceLock::new() }),
             bell_count: Some(Box::new(0)),
-            sends_queued: 0,
+            notifying: false,
+            sends: Vec::new(),
             backlog: Vec::new(),
             enters: 0,
         };
@@ -143,21 +151,6 @@ impl Ring {
         }
     }
 
-    /// Queues a send and the no-op that tells if it did not go out whole (rule 1). The two must be
-    /// in one submission to be linked.
-    fn push_send(&mut self, send: squeue::Entry) {
-        let queue = self.ring.submission();
-        let room = queue.capacity() - queue.len();
-        drop(queue);
-        if room < 2 {
-            self.flush();
-        }
-        self.sends_queued += 1;
-        self.push(&send.flags(squeue::Flags::IO_LINK));
-        let silent = opcode::Nop::new().build().flags(squeue::Flags::SKIP_SUCCESS);
-        self.push(&silent.user_data(SENT_WHOLE.0));
-    }
-
     /// Makes room in a full submission queue.
     fn flush(&mut self) {
         let queued = self.ring.submission().len() as u32;
@@ -167,8 +160,10 @@ impl Ring {
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         if done.is_err() {
             // EBUSY: the completion queue overflowed. Room there is what the kernel waits for.
-            let mut taken = std::mem::take(&mut self.backlog);
+            let mut taken = Vec::new();
             self.collect(&mut taken);
+            // Collecting may have come here again: what that took is later.
+            taken.append(&mut self.backlog);
             self.backlog = taken;
         }
     }
@@ -207,10 +202,14 @@ impl Ring {
         let (mut fired, mut rung) = (false, false);
         for entry in self.ring.completion() {
             let token = Token(entry.user_data());
-            if token.tag() == Token::RESERVED_TAG {
-                // A move that found the timer gone (it just fired) leaves nothing standing either.
-                fired |= token == TIMER || token == TIMER_MOVED;
-                rung |= token == BELL;
+            if token.0 & SEND_MARK != 0 {
+                if token.tag() == Token::RESERVED_TAG {
+                    // A move that found the timer gone (it just fired) leaves none standing either.
+                    fired |= token == TIMER || token == TIMER_MOVED;
+                    rung |= token == BELL;
+                } else {
+                    correct(Token(token.0 & !SEND_MARK), entry.result(), &mut self.sends, out);
+                }
                 continue;
             }
             let flags = entry.flags();
@@ -230,10 +229,48 @@ impl Ring {
         }
     }
 
+    /// Reports the sends that the kernel took, which is all of them once the submission queue is
+    /// empty. Those that came short or failed are corrected as their completions are collected.
+    fn report_sends(&mut self, out: &mut Vec<Completion>) {
+        if self.sends.is_empty() || !self.ring.submission().is_empty() {
+            return self.collect(out);
+        }
+        out.append(&mut self.sends);
+        self.collect(out);
+        // A failure that the completion queue had no room for must not pass for a success.
+        while self.ring.submission().cq_overflow() {
+            self.enters += 1;
+            // SAFETY: no argument is passed and nothing is submitted.
+            let done =
+                unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GETEVENTS, None) };
+            self.collect(out);
+            if done.is_err_and(|e| e.raw_os_error() != Some(libc::EINTR)) {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, token: Token, len: usize, entry: squeue::Entry) {
+        let result = i32::try_from(len).unwrap_or(i32::MAX);
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(token.0 | SEND_MARK);
+        self.push(&entry);
+        // After the push, which may report the sends before it.
+        self.sends.push(Completion::plain(token, result));
+    }
+
     /// Whether a turn without waiting has anything to ask of the system.
     fn idle(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.is_empty() && !queue.taskrun() && !queue.cq_overflow()
+    }
+}
+
+/// Gives a send the result that it really had.
+#[cold]
+fn correct(token: Token, result: i32, sends: &mut [Completion], out: &mut [Completion]) {
+    let reported = out.iter_mut().rev().chain(sends).find(|c| c.token == token);
+    if let Some(send) = reported {
+        send.result = result;
     }
 }
 
@@ -292,15 +329,19 @@ impl Kernel for Ring {
     }
 
     unsafe fn queue(&mut self, token: Token, op: Op) {
+        debug_assert!(token.0 & SEND_MARK == 0, "tags from 0x80 up belong to the kernel");
+        let whole = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = match op {
             Op::Connect { fd, addr, len } => opcode::Connect::new(Fd(fd), addr, len).build(),
             Op::Send { fd, ptr, len } => {
-                let send = opcode::Send::new(Fd(fd), ptr, len).flags(SEND_FLAGS).build();
-                return self.push_send(send.user_data(token.0));
+                let entry = opcode::Send::new(Fd(fd), ptr, len).flags(whole).build();
+                return self.send(token, len as usize, entry);
             }
             Op::SendMsg { fd, msg } => {
-                let send = opcode::SendMsg::new(Fd(fd), msg).flags(SEND_FLAGS as u32).build();
-                return self.push_send(send.user_data(token.0));
+                let entry = opcode::SendMsg::new(Fd(fd), msg).flags(whole as u32).build();
+                // SAFETY: the caller keeps the header and its parts valid.
+                let len = unsafe { gathered(msg) };
+                return self.send(token, len, entry);
             }
             Op::RecvMulti { fd, group } => opcode::RecvMulti::new(Fd(fd), group.0).build(),
             Op::RecvExact { fd, ptr, len } => {
@@ -315,13 +356,12 @@ impl Kernel for Ring {
     }
 
     fn enter(&mut self, wait: Wait, out: &mut Vec<Completion>) -> io::Result<()> {
+        if std::mem::take(&mut self.notifying) {
+            self.ring.completion().disable_eventfd();
+        }
         self.place_timer();
         out.append(&mut self.backlog);
-        let want = match wait {
-            Wait::Yes if out.is_empty() => 1 + self.sends_queued,
-            _ => 0,
-        };
-        self.sends_queued = 0;
+        let want = usize::from(wait == Wait::Yes && out.is_empty());
         if want > 0 || !self.idle() {
             let queued = self.ring.submission().len() as u32;
             self.enters += 1;
@@ -337,7 +377,7 @@ impl Kernel for Ring {
                 }
             }
         }
-        self.collect(out);
+        self.report_sends(out);
         Ok(())
     }
 
@@ -388,19 +428,30 @@ impl Kernel for Ring {
 
     fn prepare_park(&mut self) -> bool {
         let Some(fd) = self.bell.host.get() else { return false };
+        // What the last turn left to be submitted (the bell's next read, a timer that fired before
+        // its instant was due) would not end the host's wait.
+        if self.timer.wanted < self.timer.standing
+            || !self.backlog.is_empty()
+            || !self.ring.submission().is_empty()
+        {
+            return false;
+        }
         let mut count = 0u64;
         // SAFETY: the descriptor is open and non-blocking; eight writable bytes are given.
         unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
         self.ring.completion().enable_eventfd();
+        self.notifying = true;
         // Pairs with the kernel's barrier between posting a completion and reading the flag.
         fence(Ordering::SeqCst);
-        let unplaced = self.timer.wanted < self.timer.standing;
-        let completed = !self.ring.completion().is_empty();
-        if unplaced || completed || !self.idle() || !self.backlog.is_empty() {
+        let queue = self.ring.submission();
+        let work = queue.taskrun() || queue.cq_overflow();
+        drop(queue);
+        let work = work || !self.ring.completion().is_empty();
+        if work {
             self.ring.completion().disable_eventfd();
-            return false;
+            self.notifying = false;
         }
-        true
+        !work
     }
 
     fn waker(&self) -> Arc<dyn Wakeup> {
@@ -414,7 +465,11 @@ impl Kernel for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        let queued = self.ring.submission().len() as u32;
         let submitter = self.ring.submitter();
+        // What was queued still happens, a close above all.
+        // SAFETY: as in `enter`; the memory of all operations is valid until the kernel is gone.
+        let _ = unsafe { submitter.enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         let cancelled = submitter.register_sync_cancel(None, CancelBuilder::any());
         // SAFETY: as in `enter`. Task work must run for the cancelled operations to end.
         let drained = unsafe { submitter.enter::<libc::sigset_t>(0, 0, GETEVENTS, None) };
@@ -423,6 +478,17 @@ impl Drop for Ring {
             std::mem::forget(self.bell_count.take());
         }
     }
+}
+
+/// How many bytes a message names.
+///
+/// # Safety
+/// `msg` and its parts must be valid to read.
+unsafe fn gathered(msg: *const libc::msghdr) -> usize {
+    // SAFETY: as the caller promises; no reference to what the parts name is made.
+    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
+    // SAFETY: `at` stays below the number of parts.
+    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
 }
 
 fn foreign_thread() -> io::Error {

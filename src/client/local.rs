@@ -44,6 +44,9 @@ impl LocalClient {
     /// A client whose connections are begun now.
     pub(crate) fn open(desk: &CoreDesk, options: &Options) -> Result<LocalClient, Error> {
         options.check()?;
+        if desk.has_ended() {
+            return Err(Error::closed());
+        }
         let place = desk.open(Arc::new(options.clone()));
         Ok(LocalClient { shared: Rc::new(Shared { place, local: desk.local().clone() }) })
     }
@@ -210,7 +213,7 @@ impl<T, F: FnOnce(Frame<'_>) -> T + Unpin> Future for WithReply<F> {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(body)) => body,
             Poll::Ready(Err(error)) => {
-                return Poll::Ready(Err(error.with_command(this.passage.name())));
+                return Poll::Ready(Err(this.passage.explain(error)));
             }
         };
         let frame = body.reply().frame();
