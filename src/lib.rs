@@ -13,6 +13,8 @@ mod route;
 pub mod testing;
 pub mod topology;
 
+#[cfg(feature = "hosted")]
+pub use client::Client;
 pub use client::{Cores, Door, Driver, Embedded, LocalClient, LocalContext};
 pub use config::{Endpoint, Options};
 pub use error::{Error, ErrorKind, Fate};

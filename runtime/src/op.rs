@@ -12,7 +12,8 @@ pub struct Token(pub u64);
 impl Token {
     /// Highest index a token can carry.
     pub const INDEX_MAX: u32 = (1 << 24) - 1;
-    /// The tag that kernels keep for operations of their own; callers must not use it.
+    /// The tag that kernels keep for operations of their own. Callers use tags below 0x80 only:
+    /// the highest bit is the kernels'.
     pub const RESERVED_TAG: u8 = 0xff;
 
     /// A token for cell `index` in its `generation`; `tag` says which of the cell's operations.
@@ -62,7 +63,7 @@ pub enum Op {
         /// How many bytes.
         len: u32,
     },
-    /// As [`Op::Send`], gathering from the `iovec`s of `msg`.
+    /// As [`Op::Send`], gathering from the `iovec`s of `msg`, at most 1 GiB.
     SendMsg {
         /// The socket.
         fd: RawFd,

@@ -3,8 +3,10 @@
 //! One ring a core, driven by the thread that made it (`SINGLE_ISSUER`), task work run only inside
 //! our own enters (`DEFER_TASKRUN`). Four rules hold this file together:
 //!
-//! 1. Sends carry `MSG_DONTWAIT`, so each completes within its own submit, and a wait counts them:
-//!    `1 + sends queued`. Without that a turn would cost two enters.
+//! 1. Sends carry `MSG_DONTWAIT`, so each completes within its own submit. One that went out whole
+//!    posts nothing (`SKIP_SUCCESS`), so it ends no wait and a turn costs one enter; one that came
+//!    short (`MSG_WAITALL` makes that a failure) or failed posts its result and does end the wait,
+//!    for nothing else might come before the rest is out.
 //! 2. One absolute `TIMEOUT` op stands for the armed instant. It is never cancelled: an earlier
 //!    instant moves it, a later one lets it fire early. A turn therefore programs no timer.
 //! 3. `GETEVENTS` goes with every enter, or deferred task work would not run.
@@ -12,8 +14,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use io_uring::types::{CancelBuilder, Fd, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
@@ -32,6 +34,8 @@ const ENTRIES_MIN: u32 = 8;
 /// How often, and after what pause, the smallest ring is tried again.
 const PATIENCE: u32 = 10;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(4);
+/// Marks the `user_data` of a send; callers' tags leave this bit alone.
+const SEND_MARK: u64 = 1 << 63;
 /// Tokens of this file's own operations; [`Token::RESERVED_TAG`] keeps callers out of them.
 const TIMER: Token = Token::new(Token::RESERVED_TAG, 0, 0);
 const TIMER_MOVED: Token = Token::new(Token::RESERVED_TAG, 1, 0);
@@ -63,10 +67,10 @@ pub struct Ring {
     bell: Arc<Bell>,
     /// Where the standing read of the bell puts its count. Leaked if it cannot be drained.
     bell_count: Option<Box<u64>>,
-    host: Option<OwnedFd>,
-    /// A host was told that it may wait: notifications are on.
-    parked: bool,
-    sends_queued: usize,
+    /// Whether the host's descriptor is told of completions.
+    notifying: bool,
+    /// Sends of which no result was reported yet, as if each had gone out whole.
+    sends: Vec<Completion>,
     /// Completions taken out of the ring while the submission queue was full.
     backlog: Vec<Completion>,
     enters: u64,
@@ -82,18 +86,31 @@ struct Timer {
     spec: Box<Timespec>,
 }
 
-/// The eventfd with which other threads end a wait.
+/// With what other threads end a wait.
 struct Bell {
+    /// An eventfd that the ring always reads: ends a wait in `enter`.
     fd: OwnedFd,
+    /// The host's descriptor, an eventfd too. It is written here as well, for the kernel does not
+    /// pass one eventfd's signal on to another from within it: it puts that off by milliseconds,
+    /// and after the first time (seen on 6.18) for ever.
+    host: OnceLock<OwnedFd>,
 }
 
 impl Wakeup for Bell {
     fn wake(&self) {
-        let one = 1u64;
-        // SAFETY: the descriptor is open for the life of `self`; eight readable bytes are given.
-        // The result is not needed: the counter can only be full if a wake is outstanding.
-        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        // In this order: a host about to park that drains its descriptor finds the ring's work.
+        ring_eventfd(&self.fd);
+        if let Some(host) = self.host.get() {
+            ring_eventfd(host);
+        }
     }
+}
+
+fn ring_eventfd(fd: &OwnedFd) {
+    let one = 1u64;
+    // SAFETY: the descriptor is open; eight readable bytes are given. The result is not needed: the
+    // counter can only be full if a wake is outstanding.
+    unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
 impl Ring {
@@ -113,11 +130,10 @@ impl Ring {
                 spec: Box::new(Timespec::new()),
             },
             // Blocking on purpose: a non-blocking eventfd would fail the standing read at once.
-            bell: Arc::new(Bell { fd: eventfd(0)? }),
+            bell: Arc::new(Bell { fd: eventfd(0)?, host: OnceLock::new() }),
             bell_count: Some(Box::new(0)),
-            host: None,
-            parked: false,
-            sends_queued: 0,
+            notifying: false,
+            sends: Vec::new(),
             backlog: Vec::new(),
             enters: 0,
         };
@@ -144,8 +160,10 @@ impl Ring {
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         if done.is_err() {
             // EBUSY: the completion queue overflowed. Room there is what the kernel waits for.
-            let mut taken = std::mem::take(&mut self.backlog);
+            let mut taken = Vec::new();
             self.collect(&mut taken);
+            // Collecting may have come here again: what that took is later.
+            taken.append(&mut self.backlog);
             self.backlog = taken;
         }
     }
@@ -184,10 +202,14 @@ impl Ring {
         let (mut fired, mut rung) = (false, false);
         for entry in self.ring.completion() {
             let token = Token(entry.user_data());
-            if token.tag() == Token::RESERVED_TAG {
-                // A move that found the timer gone (it just fired) leaves nothing standing either.
-                fired |= token == TIMER || token == TIMER_MOVED;
-                rung |= token == BELL;
+            if token.0 & SEND_MARK != 0 {
+                if token.tag() == Token::RESERVED_TAG {
+                    // A move that found the timer gone (it just fired) leaves none standing either.
+                    fired |= token == TIMER || token == TIMER_MOVED;
+                    rung |= token == BELL;
+                } else {
+                    correct(Token(token.0 & !SEND_MARK), entry.result(), &mut self.sends, out);
+                }
                 continue;
             }
             let flags = entry.flags();
@@ -207,10 +229,48 @@ impl Ring {
         }
     }
 
+    /// Reports the sends that the kernel took, which is all of them once the submission queue is
+    /// empty. Those that came short or failed are corrected as their completions are collected.
+    fn report_sends(&mut self, out: &mut Vec<Completion>) {
+        if self.sends.is_empty() || !self.ring.submission().is_empty() {
+            return self.collect(out);
+        }
+        out.append(&mut self.sends);
+        self.collect(out);
+        // A failure that the completion queue had no room for must not pass for a success.
+        while self.ring.submission().cq_overflow() {
+            self.enters += 1;
+            // SAFETY: no argument is passed and nothing is submitted.
+            let done =
+                unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GETEVENTS, None) };
+            self.collect(out);
+            if done.is_err_and(|e| e.raw_os_error() != Some(libc::EINTR)) {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, token: Token, len: usize, entry: squeue::Entry) {
+        let result = i32::try_from(len).unwrap_or(i32::MAX);
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS).user_data(token.0 | SEND_MARK);
+        self.push(&entry);
+        // After the push, which may report the sends before it.
+        self.sends.push(Completion::plain(token, result));
+    }
+
     /// Whether a turn without waiting has anything to ask of the system.
     fn idle(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.is_empty() && !queue.taskrun() && !queue.cq_overflow()
+    }
+}
+
+/// Gives a send the result that it really had.
+#[cold]
+fn correct(token: Token, result: i32, sends: &mut [Completion], out: &mut [Completion]) {
+    let reported = out.iter_mut().rev().chain(sends).find(|c| c.token == token);
+    if let Some(send) = reported {
+        send.result = result;
     }
 }
 
@@ -269,16 +329,19 @@ impl Kernel for Ring {
     }
 
     unsafe fn queue(&mut self, token: Token, op: Op) {
-        let dontwait = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        debug_assert!(token.0 & SEND_MARK == 0, "tags from 0x80 up belong to the kernel");
+        let whole = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = match op {
             Op::Connect { fd, addr, len } => opcode::Connect::new(Fd(fd), addr, len).build(),
             Op::Send { fd, ptr, len } => {
-                self.sends_queued += 1;
-                opcode::Send::new(Fd(fd), ptr, len).flags(dontwait).build()
+                let entry = opcode::Send::new(Fd(fd), ptr, len).flags(whole).build();
+                return self.send(token, len as usize, entry);
             }
             Op::SendMsg { fd, msg } => {
-                self.sends_queued += 1;
-                opcode::SendMsg::new(Fd(fd), msg).flags(dontwait as u32).build()
+                let entry = opcode::SendMsg::new(Fd(fd), msg).flags(whole as u32).build();
+                // SAFETY: the caller keeps the header and its parts valid.
+                let len = unsafe { gathered(msg) };
+                return self.send(token, len, entry);
             }
             Op::RecvMulti { fd, group } => opcode::RecvMulti::new(Fd(fd), group.0).build(),
             Op::RecvExact { fd, ptr, len } => {
@@ -293,16 +356,12 @@ impl Kernel for Ring {
     }
 
     fn enter(&mut self, wait: Wait, out: &mut Vec<Completion>) -> io::Result<()> {
-        if std::mem::take(&mut self.parked) {
+        if std::mem::take(&mut self.notifying) {
             self.ring.completion().disable_eventfd();
         }
         self.place_timer();
         out.append(&mut self.backlog);
-        let want = match wait {
-            Wait::Yes if out.is_empty() => 1 + self.sends_queued,
-            _ => 0,
-        };
-        self.sends_queued = 0;
+        let want = usize::from(wait == Wait::Yes && out.is_empty());
         if want > 0 || !self.idle() {
             let queued = self.ring.submission().len() as u32;
             self.enters += 1;
@@ -318,7 +377,7 @@ impl Kernel for Ring {
                 }
             }
         }
-        self.collect(out);
+        self.report_sends(out);
         Ok(())
     }
 
@@ -358,33 +417,41 @@ impl Kernel for Ring {
     }
 
     fn ready_fd(&mut self) -> io::Result<RawFd> {
-        if self.host.is_none() {
-            let fd = eventfd(libc::EFD_NONBLOCK)?;
-            self.ring.submitter().register_eventfd(fd.as_raw_fd())?;
-            self.ring.completion().disable_eventfd();
-            self.host = Some(fd);
+        if let Some(fd) = self.bell.host.get() {
+            return Ok(fd.as_raw_fd());
         }
-        Ok(self.host.as_ref().map_or(-1, AsRawFd::as_raw_fd))
+        let fd = eventfd(libc::EFD_NONBLOCK)?;
+        self.ring.submitter().register_eventfd(fd.as_raw_fd())?;
+        self.ring.completion().disable_eventfd();
+        Ok(self.bell.host.get_or_init(|| fd).as_raw_fd())
     }
 
     fn prepare_park(&mut self) -> bool {
-        // What is queued or armed but not in the kernel yet would never wake anybody.
-        let unsaid = self.timer.wanted < self.timer.standing || !self.backlog.is_empty();
-        if unsaid || !self.ring.submission().is_empty() || self.ready_fd().is_err() {
+        // What the last turn left to be submitted (the bell's next read, a timer that fired before
+        // its instant was due) would not end the host's wait.
+        if self.timer.wanted < self.timer.standing
+            || !self.backlog.is_empty()
+            || !self.ring.submission().is_empty()
+            || self.ready_fd().is_err()
+        {
             return false;
         }
-        let Some(fd) = &self.host else { return false };
+        let Some(fd) = self.bell.host.get() else { return false };
         let mut count = 0u64;
         // SAFETY: the descriptor is open and non-blocking; eight writable bytes are given.
         unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };
         self.ring.completion().enable_eventfd();
+        self.notifying = true;
         // Pairs with the kernel's barrier between posting a completion and reading the flag.
         fence(Ordering::SeqCst);
-        let work = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
+        let queue = self.ring.submission();
+        let work = queue.taskrun() || queue.cq_overflow();
+        drop(queue);
+        let work = work || !self.ring.completion().is_empty();
         if work {
             self.ring.completion().disable_eventfd();
+            self.notifying = false;
         }
-        self.parked = !work;
         !work
     }
 
@@ -399,7 +466,11 @@ impl Kernel for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        let queued = self.ring.submission().len() as u32;
         let submitter = self.ring.submitter();
+        // What was queued still happens, a close above all.
+        // SAFETY: as in `enter`; the memory of all operations is valid until the kernel is gone.
+        let _ = unsafe { submitter.enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
         let cancelled = submitter.register_sync_cancel(None, CancelBuilder::any());
         // SAFETY: as in `enter`. Task work must run for the cancelled operations to end.
         let drained = unsafe { submitter.enter::<libc::sigset_t>(0, 0, GETEVENTS, None) };
@@ -408,6 +479,17 @@ impl Drop for Ring {
             std::mem::forget(self.bell_count.take());
         }
     }
+}
+
+/// How many bytes a message names.
+///
+/// # Safety
+/// `msg` and its parts must be valid to read.
+unsafe fn gathered(msg: *const libc::msghdr) -> usize {
+    // SAFETY: as the caller promises; no reference to what the parts name is made.
+    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
+    // SAFETY: `at` stays below the number of parts.
+    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
 }
 
 fn foreign_thread() -> io::Error {

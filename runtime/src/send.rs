@@ -8,6 +8,8 @@ use crate::op::Op;
 
 /// Most parts that one send gathers; a batch with more goes out in several sends.
 const PARTS_MAX: usize = 64;
+/// Most bytes of one send: its result is a signed 32-bit number.
+const BYTES_MAX: usize = 1 << 30;
 /// Sending buffers above this are given back to the allocator after a burst.
 const SMALL_KEEP: usize = 256 << 10;
 
@@ -158,7 +160,7 @@ impl Send {
         self.busy = true;
         if self.batch.large.is_empty() {
             let rest = &self.batch.small[self.out..];
-            return Op::Send { fd, ptr: rest.as_ptr(), len: rest.len().min(1 << 30) as u32 };
+            return Op::Send { fd, ptr: rest.as_ptr(), len: rest.len().min(BYTES_MAX) as u32 };
         }
         self.gather();
         // SAFETY: all-zero bytes are a valid msghdr without name, control data and parts.
@@ -171,17 +173,19 @@ impl Send {
 
     fn gather(&mut self) {
         self.iovecs.clear();
-        let mut skip = self.out;
+        let (mut skip, mut room) = (self.out, BYTES_MAX);
         for part in self.batch.parts() {
             if skip >= part.len() {
                 skip -= part.len();
                 continue;
             }
-            let part = &part[skip..];
-            skip = 0;
-            if self.iovecs.len() == PARTS_MAX {
+            if self.iovecs.len() == PARTS_MAX || room == 0 {
                 break;
             }
+            let part = &part[skip..];
+            let part = &part[..part.len().min(room)];
+            skip = 0;
+            room -= part.len();
             let iov_base = part.as_ptr().cast_mut().cast();
             self.iovecs.push(libc::iovec { iov_base, iov_len: part.len() });
         }
@@ -198,6 +202,9 @@ impl Send {
             n => {
                 self.out += n as usize;
                 if self.out >= self.batch.len() {
+                    // Large parts belong to the caller; an idle socket must not keep them.
+                    self.batch.clear();
+                    self.out = 0;
                     Sent::All(n as usize)
                 } else {
                     Sent::Part(n as usize)

@@ -833,3 +833,11 @@ fn make_ring() -> hedgerow_runtime::ring::Ring {
 }
 
 suite!(ring, make_ring);
+
+/// Without incremental groups, as on kernels before 6.12.
+fn make_plain_ring() -> hedgerow_runtime::ring::Ring {
+    let config = hedgerow_runtime::ring::Config { incremental: false, ..Default::default() };
+    hedgerow_runtime::ring::Ring::new(config).unwrap()
+}
+
+suite!(plain_ring, make_plain_ring);

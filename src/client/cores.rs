@@ -190,6 +190,40 @@ impl Cores {
     }
 }
 
+#[cfg(feature = "hosted")]
+impl Cores {
+    /// A [`Client`](super::Client) whose connections live on these cores (`connections` of them on
+    /// each), once they are up. For callers on any executor; each command pays a hop to its core.
+    /// The client may outlive these cores, but not work without them.
+    ///
+    /// # Errors
+    /// As [`LocalContext::connect`].
+    pub async fn connect(&self, options: &Options) -> Result<super::Client, Error> {
+        use super::pinned::Pinned;
+        let number = Pinned::number();
+        let mut waiting = Vec::with_capacity(self.cores.len());
+        for (index, core) in self.cores.iter().enumerate() {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let (options, cpu) = (options.clone(), core.cpu);
+            core.post(move |desk| {
+                let context = LocalContext::new(desk.clone(), index, Some(cpu));
+                desk.local().spawn(async move {
+                    let made = context.connect(&options).await;
+                    let _ = send.send(made.map(|client| Pinned::seat(number, client)));
+                });
+            })?;
+            waiting.push(receive);
+        }
+        let remotes = self.cores.iter().map(|core| core.remote.clone()).collect();
+        // Made first: dropping it unseats the clients of the cores that did connect.
+        let pinned = Pinned::new(number, remotes, options.command_timeout);
+        for receive in waiting {
+            receive.await.map_err(|_| Error::closed())??;
+        }
+        Ok(super::Client::over(pinned))
+    }
+}
+
 /// One core's thread.
 #[derive(Debug)]
 struct CoreThread {

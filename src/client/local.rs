@@ -116,6 +116,12 @@ impl LocalClient {
         self.shared.place.with(|engine, _| engine.live_requests())
     }
 
+    /// The core that it lives on.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn context(&self) -> Local {
+        self.shared.local.clone()
+    }
+
     /// Takes no more commands, lets what is in flight finish for at most `limit`, then closes.
     pub async fn close(&self, limit: Duration) {
         let until = self.shared.local.now() + limit;
@@ -163,6 +169,12 @@ impl<R> LocalRequest<R> {
     /// Gives up so long after its first poll.
     pub fn timeout(mut self, time: Duration) -> LocalRequest<R> {
         self.0.timeout(time);
+        self
+    }
+
+    #[cfg(feature = "hosted")]
+    pub(crate) fn deadline_at(mut self, at: hedgerow_runtime::time::Instant) -> LocalRequest<R> {
+        self.0.deadline_at(at);
         self
     }
 

@@ -25,10 +25,16 @@ pub(crate) trait Place: Clone + Unpin {
     /// Lets `f` have the engine, and acts on what it asked for afterwards.
     fn with<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T) -> T;
 
-    /// A command was queued by the task of `cx`.
-    fn queued(&self, duty: &mut Self::Duty, cx: &mut Context<'_>);
+    /// As [`Place::with`], for an `f` that queues a command on behalf of the task of `cx`: what it
+    /// asks to be sent may wait until that task comes back, which is then its duty.
+    fn queue<T>(
+        &self,
+        duty: &mut Self::Duty,
+        cx: &mut Context<'_>,
+        f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T,
+    ) -> T;
 
-    /// The task came back.
+    /// The task came back, or never will.
     fn discharge(&self, duty: &mut Self::Duty);
 }
 
@@ -123,9 +129,12 @@ impl<P: Place> Passage<P> {
                     }
                 }
                 Redeemed::Admitted => {
+                    let mut duty = std::mem::take(&mut self.duty);
                     let encoded = self.encoded();
-                    self.place.with(|engine, _| engine.queue_admitted(id, &encoded));
-                    self.place.queued(&mut self.duty, cx);
+                    self.place.queue(&mut duty, cx, |engine, _| {
+                        engine.queue_admitted(id, &encoded);
+                    });
+                    self.duty = duty;
                 }
             }
         }
@@ -143,16 +152,17 @@ impl<P: Place> Passage<P> {
             self.long = Some(self.command.clone().into_bytes());
         }
         let waker = cx.waker().clone();
-        let taken = self.place.with(|engine, now| {
+        let mut duty = std::mem::take(&mut self.duty);
+        let taken = self.place.queue(&mut duty, cx, |engine, now| {
             if let Err(error) = self.check(engine) {
                 return Submitted::Refused(error, waker);
             }
             engine.submit(&self.encoded(), now, self.deadline(engine, now), waker)
         });
+        self.duty = duty;
         match taken {
             Submitted::Taken(id) => {
                 self.state = State::Taken(id);
-                self.place.queued(&mut self.duty, cx);
                 Poll::Pending
             }
             Submitted::Refused(error, _waker) => {
@@ -225,6 +235,11 @@ impl<P: Place, R> Request<P, R> {
 
     pub(crate) fn deadline(&mut self, at: std::time::Instant) {
         self.passage.set_limit(Limit::At(Instant::from_std(at)));
+    }
+
+    #[cfg(feature = "hosted")]
+    pub(crate) fn deadline_at(&mut self, at: Instant) {
+        self.passage.set_limit(Limit::At(at));
     }
 
     pub(crate) fn timeout(&mut self, time: Duration) {

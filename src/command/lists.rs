@@ -6,7 +6,7 @@ use std::time::Duration;
 
 keywords! {
     /// An end of a list.
-    enum End {
+    pub enum End {
         /// The first element.
         Left = "LEFT",
         /// The last element.
@@ -14,7 +14,7 @@ keywords! {
     }
 
     /// Which side of an element.
-    enum Side {
+    pub enum Side {
         /// Before it.
         Before = "BEFORE",
         /// After it.

@@ -5,7 +5,7 @@ use super::put::keywords;
 
 keywords! {
     /// How memory is freed by FLUSHDB and FLUSHALL.
-    enum Flush {
+    pub enum Flush {
         /// In the background.
         Async = "ASYNC",
         /// Before the reply.

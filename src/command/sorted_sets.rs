@@ -11,7 +11,7 @@ use std::time::Duration;
 
 keywords! {
     /// Which scores go first.
-    enum Extreme {
+    pub enum Extreme {
         /// The lowest.
         Min = "MIN",
         /// The highest.
@@ -19,7 +19,7 @@ keywords! {
     }
 
     /// How the scores of a member in several sets become one.
-    enum Aggregate {
+    pub enum Aggregate {
         /// Their sum: the server's default.
         Sum = "SUM",
         /// The lowest.

@@ -49,9 +49,6 @@ impl<O: Outside> Engine<O> {
 
     /// Whether the first connections are up: `None` not yet (the waker is kept), else the outcome.
     pub(crate) fn started(&mut self, waker: Waker) -> Result<Result<(), Error>, Waker> {
-        if self.closed {
-            return Ok(Err(Error::closed()));
-        }
         if let Some(error) = &self.first_failure {
             return Ok(Err(error.clone()));
         }
@@ -299,11 +296,15 @@ impl<O: Outside> Engine<O> {
 
     /// Ends everything: every request is answered, every link closed. May be called again.
     pub fn close(&mut self, now: Instant) {
+        self.close_with(now, Error::closed());
+    }
+
+    /// As [`Engine::close`], for another reason.
+    pub(crate) fn close_with(&mut self, now: Instant, error: Error) {
         if self.closed {
             return;
         }
         self.closed = true;
-        let error = Error::closed();
         for at in 0..self.links.len() {
             let at = LinkId(at as u32);
             self.out.close(at);
@@ -312,6 +313,7 @@ impl<O: Outside> Engine<O> {
             link.timer = Instant::NEVER;
             self.fail_in_flight(now, at, &error);
         }
+        self.first_failure.get_or_insert(error.clone());
         self.fail_waiting(&error);
         let admitted: Vec<_> = self.cells.awaited().map(|(id, _)| id).collect();
         for id in admitted {

@@ -78,6 +78,19 @@ pub struct Counters {
     pub connects: u64,
 }
 
+impl Counters {
+    /// The sum of two engines' counters.
+    pub(crate) fn plus(self, other: Counters) -> Counters {
+        Counters {
+            commands: self.commands + other.commands,
+            replies: self.replies + other.replies,
+            pushes: self.pushes + other.pushes,
+            timeouts: self.timeouts + other.timeouts,
+            connects: self.connects + other.connects,
+        }
+    }
+}
+
 /// The requests and links of one client in one placement.
 pub struct Engine<O: Outside> {
     out: O,
@@ -166,6 +179,13 @@ impl<O: Outside> Engine<O> {
         self.links
             .iter()
             .any(|l| !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting))
+    }
+
+    /// Whether the system was handed commands on `at` that are not answered yet.
+    #[inline]
+    pub(crate) fn replies_due(&self, at: LinkId) -> bool {
+        let link = self.links.get(at.0 as usize);
+        link.is_some_and(|l| l.connection.in_flight.peek_answer().is_some())
     }
 
     // --- A request's passage -----------------------------------------------------------------

@@ -595,7 +595,15 @@ impl Place for CorePlace {
     }
 
     #[inline]
-    fn queued(&self, (): &mut (), _cx: &mut Context<'_>) {}
+    fn queue<T>(
+        &self,
+        (): &mut (),
+        _cx: &mut Context<'_>,
+        f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T,
+    ) -> T {
+        // The flush of this turn sends for all.
+        self.with(f)
+    }
 
     #[inline]
     fn discharge(&self, (): &mut ()) {}

@@ -2,3 +2,7 @@
 //! that knows sockets or locks.
 
 pub(crate) mod core;
+#[cfg(feature = "hosted")]
+pub(crate) mod hosted;
+#[cfg(feature = "hosted")]
+mod stream;
