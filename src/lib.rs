@@ -1,4 +1,4 @@
-//! A Redis and Valkey client on io_uring, one thread per core.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod client;

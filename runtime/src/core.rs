@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, Wait};
 use crate::mailbox::{Consumer, Producer, PushError, mailbox};
 use crate::op::Completion;
 use crate::park::{Idle, Parker};
-use crate::task::{Post, Reach, Task, TaskKey, Tasks};
+use crate::task::{Post, Reach, Task, Tasks};
 use crate::time::Instant;
 use crate::timer::{TimerKey, Wheel};
 
@@ -56,6 +56,7 @@ pub struct Local(Rc<Shared>);
 struct Shared {
     tasks: Tasks,
     now: Cell<Instant>,
+    simulated: bool,
     counters: Cell<Counters>,
     timers: RefCell<Timers>,
     reach: Arc<Reach>,
@@ -101,6 +102,16 @@ impl Local {
     #[inline]
     pub fn call_host(&self) {
         self.0.attention.call();
+    }
+
+    /// The clock, read now; as of this turn where it is simulated.
+    pub fn read_clock(&self) -> Instant {
+        if self.0.simulated { self.now() } else { Instant::now() }
+    }
+
+    /// Whether this core runs in a simulation.
+    pub fn is_simulated(&self) -> bool {
+        self.0.simulated
     }
 
     /// Ends at `at`, to about 50 us.
@@ -275,6 +286,7 @@ impl<K: Kernel> Core<K> {
         let shared = Shared {
             tasks: Tasks::new(reach.clone(), attention.clone()),
             now: Cell::new(now),
+            simulated: kernel.is_simulated(),
             counters: Cell::default(),
             timers: RefCell::new(timers),
             reach,
@@ -377,22 +389,19 @@ impl<K: Kernel> Core<K> {
             any = true;
             match post {
                 Post::Wake(key) => self.shared().tasks.wake(key),
-                Post::Overflow => self.wake_overflow(),
+                Post::Look => {}
                 // The sender's code: a panic in it must not end the core.
                 Post::Run(job) => {
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 }
             }
         }
-        any
-    }
-
-    #[cold]
-    fn wake_overflow(&self) {
-        let keys: Vec<TaskKey> = self.shared().reach.take_overflow();
-        for key in keys {
-            self.shared().tasks.wake(key);
+        if any {
+            for key in self.shared().reach.take_overflow() {
+                self.shared().tasks.wake(key);
+            }
         }
+        any
     }
 
     /// Arms the kernel and decides whether this turn may wait.

@@ -131,6 +131,12 @@ pub trait Kernel {
     /// A handle with which another thread ends this kernel's wait.
     fn waker(&self) -> std::sync::Arc<dyn Wakeup>;
 
+    /// Whether its clock is a simulated one. What runs above takes the time of its turn then, and
+    /// never the system's.
+    fn is_simulated(&self) -> bool {
+        false
+    }
+
     /// How many calls into the system `enter` has made so far.
     fn enters(&self) -> u64;
 }

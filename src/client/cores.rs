@@ -328,7 +328,7 @@ pub struct LocalContext {
 }
 
 impl LocalContext {
-    pub(super) fn new(desk: CoreDesk, index: usize, cpu: Option<u32>) -> LocalContext {
+    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: Option<u32>) -> LocalContext {
         LocalContext { desk, index, cpu }
     }
 
@@ -370,9 +370,9 @@ impl LocalContext {
         self.local().spawn(future)
     }
 
-    /// The monotonic clock, read now.
+    /// The monotonic clock, read now; in a simulation the simulated one.
     pub fn now(&self) -> Instant {
-        Instant::now()
+        self.local().read_clock()
     }
 
     /// The clock as of this turn; no system call. Outside of a host's turns, the clock itself.

@@ -213,7 +213,7 @@ impl<T, F: FnOnce(Frame<'_>) -> T + Unpin> Future for WithReply<F> {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(body)) => body,
             Poll::Ready(Err(error)) => {
-                return Poll::Ready(Err(error.with_command(this.passage.name())));
+                return Poll::Ready(Err(this.passage.explain(error)));
             }
         };
         let frame = body.reply().frame();

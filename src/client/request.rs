@@ -25,6 +25,9 @@ pub(crate) trait Place: Clone + Unpin {
     /// Lets `f` have the engine, and acts on what it asked for afterwards.
     fn with<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T) -> T;
 
+    /// As [`Place::with`], for an `f` that asks for nothing.
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>) -> T) -> T;
+
     /// As [`Place::with`], for an `f` that queues a command on behalf of the task of `cx`: what it
     /// asks to be sent may wait until that task comes back, which is then its duty.
     fn queue<T>(
@@ -117,7 +120,7 @@ impl<P: Place> Passage<P> {
         };
         self.place.discharge(&mut self.duty);
         loop {
-            match self.place.with(|engine, _| engine.redeem(id, cx.waker())) {
+            match self.place.look(|engine| engine.redeem(id, cx.waker())) {
                 Redeemed::Ready(outcome) => {
                     self.state = State::Over;
                     return Poll::Ready(outcome);
@@ -131,8 +134,8 @@ impl<P: Place> Passage<P> {
                 Redeemed::Admitted => {
                     let mut duty = std::mem::take(&mut self.duty);
                     let encoded = self.encoded();
-                    self.place.queue(&mut duty, cx, |engine, _| {
-                        engine.queue_admitted(id, &encoded);
+                    self.place.queue(&mut duty, cx, |engine, now| {
+                        engine.queue_admitted(now, id, &encoded);
                     });
                     self.duty = duty;
                 }
@@ -142,7 +145,7 @@ impl<P: Place> Passage<P> {
 
     /// Records the waker. `false`: look again. The replaced one is dropped outside the engine.
     fn wait_with(&self, id: CellId, waker: Waker) -> bool {
-        let recorded = self.place.with(|engine, _| engine.await_with(id, waker));
+        let recorded = self.place.look(|engine| engine.await_with(id, waker));
         recorded.is_ok()
     }
 
@@ -167,7 +170,7 @@ impl<P: Place> Passage<P> {
             }
             Submitted::Refused(error, _waker) => {
                 self.state = State::Over;
-                Poll::Ready(Err(error.with_command(self.name())))
+                Poll::Ready(Err(self.explain(error)))
             }
         }
     }
@@ -187,11 +190,27 @@ impl<P: Place> Passage<P> {
         Ok(())
     }
 
+    /// The error with what only the request knows: its command, and the time that it had.
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let ran_out = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotConnected);
+        let error = error.with_command(self.name());
+        if !ran_out || error.timeout().is_some() {
+            return error;
+        }
+        let had = match self.limit {
+            Limit::Default => self.place.with(|engine, _| engine.options().command_timeout),
+            Limit::After(time) => Some(time),
+            Limit::At(_) => None,
+        };
+        error.with_timeout(had)
+    }
+
     /// Gives memory of the body back to the engine, where that pays.
     #[inline]
     pub(crate) fn give_back(&self, body: Body<KeptOf<P::Out>>) {
         if let Body::Pooled(memory) = body {
-            self.place.with(|engine, _| engine.give_back(memory));
+            self.place.look(|engine| engine.give_back(memory));
         }
     }
 
@@ -267,7 +286,7 @@ impl<P: Place, R: FromReply<KeptOf<P::Out>>> Future for Request<P, R> {
                 this.passage.give_back(body);
                 value.map_err(|e| e.with_command(this.passage.name()))
             }
-            Err(error) => Err(error.with_command(this.passage.name())),
+            Err(error) => Err(this.passage.explain(error)),
         })
     }
 }

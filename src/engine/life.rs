@@ -188,6 +188,18 @@ impl<O: Outside> Engine<O> {
         self.rearm();
     }
 
+    /// Ends a connection whose server broke the protocol. During set-up that is no Redis at all, and
+    /// trying again cannot help.
+    #[cold]
+    pub(super) fn lose_broken(&mut self, now: Instant, at: LinkId, error: Error) {
+        let setting_up = self
+            .links
+            .get(at.0 as usize)
+            .is_some_and(|l| matches!(l.state, LinkState::SettingUp(_)));
+        let error = error.with_node(&self.options.endpoint);
+        self.lose(now, at, error, setting_up);
+    }
+
     fn drop_connection(&mut self, now: Instant, at: LinkId, error: Error, permanent: bool) {
         let link = &mut self.links[at.0 as usize];
         let proven = link.heard

@@ -200,6 +200,7 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         if self.waiting == 0
+            && deadline > now
             && let Some(link) = self.link_with_room()
         {
             let id = self.cells.take(State::InFlight, link, deadline);
@@ -224,13 +225,19 @@ impl<O: Outside> Engine<O> {
         if let Some(error) = self.refusal(command.len()) {
             return Submitted::Refused(error, waker);
         }
-        let connected = self.is_connected();
+        if deadline <= now {
+            let at = LinkId(0);
+            let error = self.timeout_error(now, at, Stage::WaitingForCapacity, self.pressure());
+            return Submitted::Refused(error, waker);
+        }
+        let own_deadline = deadline;
         let deadline = match self.options.queue_timeout {
-            Some(wait) if !connected => deadline.min(now + wait),
+            Some(wait) if !self.is_connected() => deadline.min(now + wait),
             _ => deadline,
         };
         let id = self.cells.take(State::Waiting, LinkId(0), deadline);
         if let Some(cell) = self.cells.get(id) {
+            cell.own_deadline = own_deadline;
             cell.waker = Some(waker);
             cell.len = command.len() as u32;
         }
@@ -298,22 +305,40 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Queues a request that was told that there is room. It waits again if its link is gone.
-    pub(crate) fn queue_admitted(&mut self, id: CellId, command: &Encoded<'_>) {
+    pub(crate) fn queue_admitted(&mut self, now: Instant, id: CellId, command: &Encoded<'_>) {
         let Some(cell) = self.cells.get(id) else { return };
         if cell.state != State::Admitted {
             return;
         }
-        let at = cell.link;
+        let (at, own_deadline) = (cell.link, cell.own_deadline);
+        if own_deadline <= now {
+            let pressure = self.pressure();
+            return self.expire(now, id, pressure);
+        }
         self.links[at.0 as usize].reserved -= 1;
         if !self.links[at.0 as usize].is_ready() {
+            return self.wait_again(id, command.len());
+        }
+        cell.state = State::InFlight;
+        let wait_is_over = cell.deadline != own_deadline;
+        self.enqueue(id, at, command);
+        if wait_is_over {
+            self.set_deadline(id, now, own_deadline);
+        }
+    }
+
+    #[cold]
+    fn wait_again(&mut self, id: CellId, len: usize) {
+        if let Some(error) = self.given_up() {
+            let error = error.with_fate(Fate::NotSent);
+            return self.end(id, Err(error));
+        }
+        if let Some(cell) = self.cells.get(id) {
             cell.state = State::Waiting;
             self.waiters.push_front(id);
             self.waiting += 1;
-            self.waiting_bytes += command.len();
-            return;
+            self.waiting_bytes += len;
         }
-        cell.state = State::InFlight;
-        self.enqueue(id, at, command);
     }
 
     /// Looks for the outcome.
@@ -351,7 +376,10 @@ impl<O: Outside> Engine<O> {
     /// Changes the deadline of a request that is under way.
     pub(crate) fn set_deadline(&mut self, id: CellId, now: Instant, deadline: Instant) {
         let Some(cell) = self.cells.get(id) else { return };
-        cell.deadline = deadline;
+        if !matches!(cell.state, State::Waiting | State::Admitted | State::InFlight) {
+            return;
+        }
+        (cell.deadline, cell.own_deadline) = (deadline, deadline);
         if let Some(timer) = cell.timer.take() {
             self.deadlines.cancel(timer);
         }
@@ -436,6 +464,7 @@ impl<O: Outside> Engine<O> {
         for id in over {
             self.cells.free_if_over(id);
         }
+        self.admit_waiting();
     }
 
     /// Offers what `at` has to send: `send` takes the batch (leaving it empty) and answers true, or
@@ -453,6 +482,14 @@ impl<O: Outside> Engine<O> {
         if len > 0 && send(&mut link.connection.out) {
             link.connection.in_flight.hand_over();
             link.unsent += len;
+        }
+    }
+
+    /// A place came free.
+    #[inline]
+    fn admit_waiting(&mut self) {
+        if self.waiting > 0 {
+            self.admit();
         }
     }
 
@@ -512,7 +549,7 @@ impl<O: Outside> Engine<O> {
                 }
                 Ok(Step::More { need }) => return Progress { consumed, need },
                 Err(broken) => {
-                    self.lose(now, at, Error::protocol(broken), false);
+                    self.lose_broken(now, at, Error::protocol(broken));
                     return Progress { consumed: all, need: 0 };
                 }
             }
@@ -533,7 +570,7 @@ impl<O: Outside> Engine<O> {
         let Some(unit) = link.connection.in_flight.peek_answer() else {
             let text = "the server sent a reply that nothing asked for";
             let error = Error::new(ErrorKind::Protocol, Fate::Unknown, text);
-            self.lose(now, at, error, false);
+            self.lose_broken(now, at, error);
             return false;
         };
         match unit.owner {
@@ -550,6 +587,7 @@ impl<O: Outside> Engine<O> {
             }
             Owner::Nobody => {
                 link.connection.in_flight.answer();
+                self.admit_waiting();
                 false
             }
         }
@@ -594,9 +632,7 @@ impl<O: Outside> Engine<O> {
         } else {
             self.cells.free_if_over(id);
         }
-        if self.waiting > 0 {
-            self.admit();
-        }
+        self.admit_waiting();
     }
 
     /// Ends a request that has no reply, or whose reply was already taken from the queue.

@@ -1,6 +1,6 @@
 //! An engine on a core of our own runtime.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
@@ -122,12 +122,21 @@ impl Outside for CoreOut {
     }
 
     fn pressure(&self) -> Pressure {
-        let lag = Instant::now().since(self.local.now());
+        let lag = self.local.read_clock().since(self.local.now());
         Pressure { tasks_ready: Some(self.local.live_tasks()), lag: Some(lag), requests: None }
     }
 }
 
 type EngineCell = Rc<RefCell<Engine<CoreOut>>>;
+
+/// Whether a place of the table may be used again. An engine that was closed while requests still
+/// referred to it is let go of here, when the last of them is gone.
+fn is_over(place: &Option<EngineCell>) -> bool {
+    place.as_ref().is_none_or(|cell| {
+        let closed = |mut e: RefMut<'_, Engine<CoreOut>>| e.is_closed() && !e.out().listed;
+        Rc::strong_count(cell) == 1 && cell.try_borrow_mut().is_ok_and(closed)
+    })
+}
 
 /// What the driver and the clients of one core share.
 struct Desk {
@@ -141,6 +150,8 @@ struct Desk {
     /// The core has ended: nothing will be worked off any more.
     ended: Cell<bool>,
     lookups: Lookups,
+    /// Where the engines' seeds come from.
+    seeds: RefCell<fastrand::Rng>,
 }
 
 impl Desk {
@@ -536,7 +547,7 @@ impl CoreDesk {
     /// An engine for `options`, which begins to connect in this turn.
     pub(crate) fn open(&self, options: Arc<Options>) -> CorePlace {
         let mut engines = self.desk.engines.borrow_mut();
-        let index = engines.iter().position(Option::is_none).unwrap_or(engines.len());
+        let index = engines.iter().position(is_over).unwrap_or(engines.len());
         let out = CoreOut {
             index,
             desk: self.desk.clone(),
@@ -548,7 +559,8 @@ impl CoreDesk {
         };
         let now = self.local.now();
         let topology = Arc::new(Topology::standalone(options));
-        let engine = Rc::new(RefCell::new(Engine::new(out, topology, now, fastrand::u64(..))));
+        let seed = self.desk.seeds.borrow_mut().u64(..);
+        let engine = Rc::new(RefCell::new(Engine::new(out, topology, now, seed)));
         if index == engines.len() {
             engines.push(None);
         }
@@ -557,6 +569,13 @@ impl CoreDesk {
         engine.borrow_mut().start(now);
         self.local.call_host();
         CorePlace { engine }
+    }
+
+    /// Clients that somebody still holds, and requests that hold a cell.
+    pub(crate) fn left(&self) -> (usize, usize) {
+        let engines = self.desk.engines.borrow();
+        let held = engines.iter().filter(|place| !is_over(place)).count();
+        (held, engines.iter().flatten().map(|e| e.borrow().live_requests()).sum())
     }
 
     /// Ends every client of the core.
@@ -573,6 +592,19 @@ impl CoreDesk {
 #[derive(Clone)]
 pub(crate) struct CorePlace {
     engine: EngineCell,
+}
+
+impl Drop for CorePlace {
+    #[inline]
+    fn drop(&mut self) {
+        // The table's and this one: a closed engine that the last request lets go leaves the table.
+        if Rc::strong_count(&self.engine) == 2
+            && let Ok(mut engine) = self.engine.try_borrow_mut()
+            && engine.is_closed()
+        {
+            engine.out().list();
+        }
+    }
 }
 
 impl Place for CorePlace {
@@ -592,6 +624,11 @@ impl Place for CorePlace {
             local.call_host();
         }
         answer
+    }
+
+    #[inline]
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>) -> T) -> T {
+        f(&mut self.engine.borrow_mut())
     }
 
     #[inline]
@@ -617,6 +654,11 @@ pub(crate) struct CoreDriver<K: Kernel> {
 
 impl<K: Kernel> CoreDriver<K> {
     pub(crate) fn new(kernel: K, parker: Parker) -> CoreDriver<K> {
+        CoreDriver::seeded(kernel, parker, fastrand::u64(..))
+    }
+
+    /// As [`CoreDriver::new`]; all that its engines draw follows from `seed`.
+    pub(crate) fn seeded(kernel: K, parker: Parker, seed: u64) -> CoreDriver<K> {
         let core = Core::new(kernel, parker);
         let desk = Rc::new(Desk {
             engines: RefCell::default(),
@@ -626,6 +668,7 @@ impl<K: Kernel> CoreDriver<K> {
             sooner: Cell::new(false),
             ended: Cell::new(false),
             lookups: Lookups::default(),
+            seeds: RefCell::new(fastrand::Rng::with_seed(seed)),
         });
         let world = World {
             desk,

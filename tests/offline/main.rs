@@ -3,4 +3,5 @@
 mod command;
 mod resp;
 mod rules;
+mod simulation;
 mod slot;

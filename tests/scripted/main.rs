@@ -1,6 +1,9 @@
-//! Servers that misbehave, and the server that plays them.
+//! Servers that misbehave, the server that plays them, and clients that meet them.
 
+mod cancel;
 mod faults;
+mod handshake;
+mod placement;
 mod raw;
 mod requests;
 mod script;
