@@ -911,14 +911,16 @@ fn a_panic_ends_its_own_task<K: Kernel>(make: fn() -> K) {
         panic!("in a task");
     });
     let dropped = local.spawn(PanicsWhenDropped);
-    drop(local.spawn(async { PanicsWhenDropped }));
+    // Nobody takes this output, so the core drops it.
+    drop(local.spawn(async { [PanicsWhenDropped] }));
     local.remote().run(|| panic!("in a job")).unwrap();
     let told = Rc::new(RefCell::new(Vec::new()));
     let into = told.clone();
     let listens = rig.spawn(async move {
         let plain: Result<(), _> = plain.await;
         into.borrow_mut().push(plain.unwrap_err().message().to_owned());
-        into.borrow_mut().push(dropped.await.unwrap_err().message().to_owned());
+        let dropped = dropped.await.unwrap_err().message().to_owned();
+        into.borrow_mut().push(dropped);
     });
     peer.write_all(&message(0, &[9])).unwrap();
     rig.heard(id, 1);
