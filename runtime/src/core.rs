@@ -367,6 +367,9 @@ impl<K: Kernel> Core<K> {
 
     /// For a host, before it waits on the kernel's ready descriptor: `true` if waiting is safe.
     /// Work that is due already (tasks, mail, completions) answers `false`: take another turn.
+    ///
+    /// Take turns until [`Core::turn`] answers `false` first: a turn that did something may have
+    /// brought a deadline forward, and only the next one arms the kernel for it.
     pub fn prepare_park(&mut self) -> bool {
         if self.shared().tasks.is_ready() || !self.mail.prepare_sleep() {
             return false;
