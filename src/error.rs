@@ -13,6 +13,7 @@ use crate::resp::{ConvertError, ProtocolError, ServerError};
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     fate: Fate,
@@ -91,9 +92,9 @@ impl Error {
     }
 
     pub(crate) fn server(error: ServerError) -> Error {
-        let mut inner = Error::new(ErrorKind::Server, Fate::Answered, error.line().to_owned());
-        inner.edit(|i| i.server = Some(error));
-        inner
+        // Without the arguments that it may quote.
+        let text = error.to_string();
+        Error::new(ErrorKind::Server, Fate::Answered, text).with_server(error)
     }
 
     pub(crate) fn protocol(error: ProtocolError) -> Error {
@@ -113,26 +114,15 @@ impl Error {
     }
 
     fn edit(&mut self, change: impl FnOnce(&mut Inner)) {
-        // An error is edited only while it is being made, before it is cloned.
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            change(inner);
-        }
+        // One lost connection fails many commands, so the error may be shared already.
+        change(Arc::make_mut(&mut self.0));
     }
 
     /// The same error with another fate: one lost connection fails many commands differently.
     pub(crate) fn with_fate(&self, fate: Fate) -> Error {
-        let i = &*self.0;
-        Error(Arc::new(Inner {
-            fate,
-            kind: i.kind,
-            node: i.node.clone(),
-            command: i.command,
-            text: i.text.clone(),
-            server: i.server.clone(),
-            timeout: i.timeout,
-            diagnostics: i.diagnostics.clone(),
-            source: i.source.clone(),
-        }))
+        let mut error = self.clone();
+        error.edit(|i| i.fate = fate);
+        error
     }
 
     pub(crate) fn with_node(mut self, node: &Endpoint) -> Error {

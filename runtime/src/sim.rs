@@ -821,6 +821,10 @@ impl Kernel for Sim {
         self.waker.clone()
     }
 
+    fn is_simulated(&self) -> bool {
+        true
+    }
+
     fn enters(&self) -> u64 {
         self.state.borrow().enters
     }

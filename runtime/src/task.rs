@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use crate::attention::Attention;
 use crate::mailbox::{Producer, PushError};
 
 /// What other threads send to a core.
@@ -96,11 +97,11 @@ thread_local! {
 }
 
 /// The tasks that are due.
-#[derive(Default)]
 struct Ready {
     queue: RefCell<VecDeque<u32>>,
     /// Per task: its tenant, and whether it is queued already.
     marks: RefCell<Vec<Mark>>,
+    attention: Rc<Attention>,
 }
 
 #[derive(Clone, Copy)]
@@ -134,9 +135,10 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Registers a core of the calling thread.
-    pub(crate) fn new(reach: Arc<Reach>) -> Tasks {
+    pub(crate) fn new(reach: Arc<Reach>, attention: Rc<Attention>) -> Tasks {
         let core = enlist(reach);
-        let ready = Rc::new(Ready::default());
+        let (queue, marks) = (RefCell::default(), RefCell::default());
+        let ready = Rc::new(Ready { queue, marks, attention });
         HERE.with_borrow_mut(|here| here.push((core, ready.clone())));
         Tasks {
             core,
@@ -195,6 +197,7 @@ impl Tasks {
         self.live.set(self.live.get() + 1);
         drop((jobs, marks));
         self.ready.push(key);
+        self.ready.attention.call();
     }
 
     /// Runs the tasks that are due now, each once; what they wake runs in the next turn, so that a
@@ -384,10 +387,15 @@ fn wake(key: TaskKey) {
     // Without thread-local storage (a thread that ends), every core is foreign.
     let local = HERE.try_with(|here| {
         let here = here.try_borrow().ok()?;
-        here.iter().find(|(core, _)| *core == key.core()).map(|(_, ready)| ready.push(key))
+        let (_, ready) = here.iter().find(|(core, _)| *core == key.core())?;
+        ready.push(key);
+        Some(ready.attention.is_parked().then(|| ready.attention.clone()))
     });
-    if !matches!(local, Ok(Some(()))) {
-        wake_foreign(key);
+    match local {
+        Ok(Some(None)) => {}
+        // Outside of the borrow: the waker is the host's code.
+        Ok(Some(Some(attention))) => attention.call(),
+        _ => wake_foreign(key),
     }
 }
 

@@ -1056,7 +1056,7 @@ fn a_host_never_oversleeps<K: Kernel>(make: fn() -> K) {
             break;
         }
         assert!(Instant::now() < limit);
-        if rig.core.prepare_park() {
+        if rig.core.prepare_park(&rig.probe) {
             let mut poll = libc::pollfd { fd: ready, events: libc::POLLIN, revents: 0 };
             // SAFETY: one valid pollfd.
             let woken = unsafe { libc::poll(&mut poll, 1, 10_000) };

@@ -44,6 +44,9 @@ impl LocalClient {
     /// A client whose connections are begun now.
     pub(crate) fn open(desk: &CoreDesk, options: &Options) -> Result<LocalClient, Error> {
         options.check()?;
+        if desk.has_ended() {
+            return Err(Error::closed());
+        }
         let place = desk.open(Arc::new(options.clone()));
         Ok(LocalClient { shared: Rc::new(Shared { place, local: desk.local().clone() }) })
     }
@@ -113,6 +116,12 @@ impl LocalClient {
         self.shared.place.with(|engine, _| engine.live_requests())
     }
 
+    /// The core that it lives on.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn context(&self) -> Local {
+        self.shared.local.clone()
+    }
+
     /// Takes no more commands, lets what is in flight finish for at most `limit`, then closes.
     pub async fn close(&self, limit: Duration) {
         let until = self.shared.local.now() + limit;
@@ -163,6 +172,12 @@ impl<R> LocalRequest<R> {
         self
     }
 
+    #[cfg(feature = "hosted")]
+    pub(crate) fn deadline_at(mut self, at: hedgerow_runtime::time::Instant) -> LocalRequest<R> {
+        self.0.deadline_at(at);
+        self
+    }
+
     /// Shows the reply in place instead of converting it: nothing is allocated for it.
     pub fn with<T, F: FnOnce(Frame<'_>) -> T>(self, show: F) -> WithReply<F> {
         WithReply { passage: self.0.into_passage(), show: Some(show) }
@@ -198,7 +213,7 @@ impl<T, F: FnOnce(Frame<'_>) -> T + Unpin> Future for WithReply<F> {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(body)) => body,
             Poll::Ready(Err(error)) => {
-                return Poll::Ready(Err(error.with_command(this.passage.name())));
+                return Poll::Ready(Err(this.passage.explain(error)));
             }
         };
         let frame = body.reply().frame();

@@ -2,11 +2,19 @@
 
 mod cores;
 pub mod door;
+mod embedded;
+#[cfg(feature = "hosted")]
+mod handle;
 mod local;
+#[cfg(feature = "hosted")]
+mod pinned;
 pub(crate) mod request;
 mod states;
 
 pub use cores::{Cores, CoresBuilder, LocalContext};
 pub use door::Door;
+pub use embedded::{Driver, Embedded, EmbeddedBuilder};
+#[cfg(feature = "hosted")]
+pub use handle::{Client, ClientRequest, ClientStates};
 pub use local::{LocalClient, LocalRequest, WithReply};
 pub use states::LocalStates;

@@ -25,10 +25,19 @@ pub(crate) trait Place: Clone + Unpin {
     /// Lets `f` have the engine, and acts on what it asked for afterwards.
     fn with<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T) -> T;
 
-    /// A command was queued by the task of `cx`.
-    fn queued(&self, duty: &mut Self::Duty, cx: &mut Context<'_>);
+    /// As [`Place::with`], for an `f` that asks for nothing.
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>) -> T) -> T;
 
-    /// The task came back.
+    /// As [`Place::with`], for an `f` that queues a command on behalf of the task of `cx`: what it
+    /// asks to be sent may wait until that task comes back, which is then its duty.
+    fn queue<T>(
+        &self,
+        duty: &mut Self::Duty,
+        cx: &mut Context<'_>,
+        f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T,
+    ) -> T;
+
+    /// The task came back, or never will.
     fn discharge(&self, duty: &mut Self::Duty);
 }
 
@@ -111,7 +120,7 @@ impl<P: Place> Passage<P> {
         };
         self.place.discharge(&mut self.duty);
         loop {
-            match self.place.with(|engine, _| engine.redeem(id, cx.waker())) {
+            match self.place.look(|engine| engine.redeem(id, cx.waker())) {
                 Redeemed::Ready(outcome) => {
                     self.state = State::Over;
                     return Poll::Ready(outcome);
@@ -123,9 +132,12 @@ impl<P: Place> Passage<P> {
                     }
                 }
                 Redeemed::Admitted => {
+                    let mut duty = std::mem::take(&mut self.duty);
                     let encoded = self.encoded();
-                    self.place.with(|engine, _| engine.queue_admitted(id, &encoded));
-                    self.place.queued(&mut self.duty, cx);
+                    self.place.queue(&mut duty, cx, |engine, now| {
+                        engine.queue_admitted(now, id, &encoded);
+                    });
+                    self.duty = duty;
                 }
             }
         }
@@ -133,7 +145,7 @@ impl<P: Place> Passage<P> {
 
     /// Records the waker. `false`: look again. The replaced one is dropped outside the engine.
     fn wait_with(&self, id: CellId, waker: Waker) -> bool {
-        let recorded = self.place.with(|engine, _| engine.await_with(id, waker));
+        let recorded = self.place.look(|engine| engine.await_with(id, waker));
         recorded.is_ok()
     }
 
@@ -143,21 +155,22 @@ impl<P: Place> Passage<P> {
             self.long = Some(self.command.clone().into_bytes());
         }
         let waker = cx.waker().clone();
-        let taken = self.place.with(|engine, now| {
+        let mut duty = std::mem::take(&mut self.duty);
+        let taken = self.place.queue(&mut duty, cx, |engine, now| {
             if let Err(error) = self.check(engine) {
                 return Submitted::Refused(error, waker);
             }
             engine.submit(&self.encoded(), now, self.deadline(engine, now), waker)
         });
+        self.duty = duty;
         match taken {
             Submitted::Taken(id) => {
                 self.state = State::Taken(id);
-                self.place.queued(&mut self.duty, cx);
                 Poll::Pending
             }
             Submitted::Refused(error, _waker) => {
                 self.state = State::Over;
-                Poll::Ready(Err(error.with_command(self.name())))
+                Poll::Ready(Err(self.explain(error)))
             }
         }
     }
@@ -177,11 +190,27 @@ impl<P: Place> Passage<P> {
         Ok(())
     }
 
+    /// The error with what only the request knows: its command, and the time that it had.
+    #[cold]
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let ran_out = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotConnected);
+        let error = error.with_command(self.name());
+        if !ran_out || error.timeout().is_some() {
+            return error;
+        }
+        let had = match self.limit {
+            Limit::Default => self.place.with(|engine, _| engine.options().command_timeout),
+            Limit::After(time) => Some(time),
+            Limit::At(_) => None,
+        };
+        error.with_timeout(had)
+    }
+
     /// Gives memory of the body back to the engine, where that pays.
     #[inline]
     pub(crate) fn give_back(&self, body: Body<KeptOf<P::Out>>) {
         if let Body::Pooled(memory) = body {
-            self.place.with(|engine, _| engine.give_back(memory));
+            self.place.look(|engine| engine.give_back(memory));
         }
     }
 
@@ -227,6 +256,11 @@ impl<P: Place, R> Request<P, R> {
         self.passage.set_limit(Limit::At(Instant::from_std(at)));
     }
 
+    #[cfg(feature = "hosted")]
+    pub(crate) fn deadline_at(&mut self, at: Instant) {
+        self.passage.set_limit(Limit::At(at));
+    }
+
     pub(crate) fn timeout(&mut self, time: Duration) {
         self.passage.set_limit(Limit::After(time));
     }
@@ -252,7 +286,7 @@ impl<P: Place, R: FromReply<KeptOf<P::Out>>> Future for Request<P, R> {
                 this.passage.give_back(body);
                 value.map_err(|e| e.with_command(this.passage.name()))
             }
-            Err(error) => Err(error.with_command(this.passage.name())),
+            Err(error) => Err(this.passage.explain(error)),
         })
     }
 }

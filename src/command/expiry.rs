@@ -94,7 +94,7 @@ impl Put for ReadExpiry {
 
 keywords! {
     /// When EXPIRE and its kin may set an expiration time (servers from 7.0).
-    enum ExpireCondition {
+    pub enum ExpireCondition {
         /// Only if there is none.
         Nx = "NX",
         /// Only if there is one.
@@ -106,7 +106,7 @@ keywords! {
     }
 
     /// When a write may happen.
-    enum WriteCondition {
+    pub(crate) enum WriteCondition {
         /// Only if it does not exist.
         Nx = "NX",
         /// Only if it exists.

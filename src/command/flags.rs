@@ -61,6 +61,9 @@ flags! {
     CONNECTION_STATE = 18;
     /// Refused locally unless `allow_admin` is set (audited, R-008).
     ADMIN = 19;
+    /// Goes on where an earlier call to the same node stopped: SCAN and its kin (audited, R-272,
+    ///
+    CURSOR = 20;
 }
 
 impl Flags {

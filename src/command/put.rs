@@ -21,15 +21,15 @@ impl<T: Put + ?Sized> Put for &T {
     }
 }
 
-/// Options that are one keyword each: `Name { /// doc Variant = "WORD", .. }`.
+/// Options that are one keyword each: `pub enum Name { Variant = "WORD", .. }`.
 macro_rules! keywords {
     ($(
         $(#[$doc:meta])*
-        enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }
+        $vis:vis enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }
     )*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
+        $vis enum $name {
             $($(#[$variant_doc])* $variant,)*
         }
 

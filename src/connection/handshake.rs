@@ -120,8 +120,8 @@ impl Handshake {
             (Step::Hello, None) => self.on_hello(frame, options, to),
             // A name is a convenience: some proxies refuse it.
             (Step::Name, _) | (_, None) => self.finish(to),
-            (Step::Auth, Some(error)) => failed("authentication", error),
-            (Step::Select, Some(error)) => failed("selecting the database", error),
+            (Step::Auth, Some(error)) => failed("authentication", error, options),
+            (Step::Select, Some(error)) => failed("selecting the database", error, options),
         }
     }
 
@@ -163,13 +163,14 @@ impl Handshake {
             || text.contains("permission");
         let looks_unknown = text.contains("unknown") || text.contains("command") || unknown;
         if looks_unknown && !about_access {
+            let error = without_password(error, options);
             let text = format!(
-                "set-up: HELLO 3: {}; if the server does not know HELLO, set the protocol to resp2",
-                error.line()
+                "set-up: HELLO 3: {error}; if the server does not know HELLO, set the protocol to \
+                 resp2"
             );
             return Progress::Failed { error: refusal(text, error), permanent: true };
         }
-        failed("HELLO 3", error)
+        failed("HELLO 3", error, options)
     }
 }
 
@@ -201,9 +202,22 @@ fn is_unknown_hello(error: &ServerError) -> bool {
         .is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
 }
 
-fn failed(what: &str, error: ServerError) -> Progress {
+/// The error without the password: servers and proxies quote what they do not understand, and HELLO
+/// holds it.
+fn without_password(error: ServerError, options: &Options) -> ServerError {
+    match options.password.as_ref().map(|p| p.expose()) {
+        Some(password) if !password.is_empty() && error.text().contains(password) => {
+            let text = error.text().replace(password, "(password)");
+            ServerError::new(format!("{} {text}", error.code()).as_bytes())
+        }
+        _ => error,
+    }
+}
+
+fn failed(what: &str, error: ServerError, options: &Options) -> Progress {
     let permanent = !error.is_transient();
-    let text = format!("set-up: {what}: {}", error.line());
+    let error = without_password(error, options);
+    let text = format!("set-up: {what}: {error}");
     Progress::Failed { error: refusal(text, error), permanent }
 }
 

@@ -45,6 +45,8 @@ pub(super) struct Cell<K> {
     /// Bytes that it will take when it is queued.
     pub(super) len: u32,
     pub(super) deadline: Instant,
+    /// Its deadline without the limit on waiting for a connection; kept only while it waits.
+    pub(super) own_deadline: Instant,
     /// Set if the deadline is near enough to need a timer of its own.
     pub(super) timer: Option<TimerKey>,
     pub(super) waker: Option<Waker>,
@@ -88,6 +90,7 @@ impl<K> Cells<K> {
             ordinal: 0,
             len: 0,
             deadline: Instant::NEVER,
+            own_deadline: Instant::NEVER,
             timer: None,
             waker: None,
             outcome: None,

@@ -110,9 +110,9 @@ impl<O: Outside> Engine<O> {
         Pressure { requests: Some(self.live_requests()), ..self.out.pressure() }
     }
 
-    fn expire(&mut self, now: Instant, id: CellId, pressure: Pressure) {
+    pub(super) fn expire(&mut self, now: Instant, id: CellId, pressure: Pressure) {
         let Some(cell) = self.cells.get(id) else { return };
-        cell.timer = None;
+        let timer = cell.timer.take();
         let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
         let len = cell.len as usize;
         let stage = match state {
@@ -121,6 +121,9 @@ impl<O: Outside> Engine<O> {
             State::Waiting | State::Admitted => Stage::Connecting,
             State::Free | State::Done | State::Abandoned => return,
         };
+        if let Some(timer) = timer {
+            self.deadlines.cancel(timer);
+        }
         self.counters.timeouts += 1;
         let error = self.timeout_error(now, at, stage, pressure);
         self.end(id, Err(error));
@@ -134,7 +137,7 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    fn timeout_error(
+    pub(super) fn timeout_error(
         &self,
         now: Instant,
         at: super::LinkId,

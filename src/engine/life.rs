@@ -49,14 +49,15 @@ impl<O: Outside> Engine<O> {
 
     /// Whether the first connections are up: `None` not yet (the waker is kept), else the outcome.
     pub(crate) fn started(&mut self, waker: Waker) -> Result<Result<(), Error>, Waker> {
-        if self.closed {
-            return Ok(Err(Error::closed()));
-        }
         if let Some(error) = &self.first_failure {
             return Ok(Err(error.clone()));
         }
         if self.links.iter().all(Link::is_ready) {
             return Ok(Ok(()));
+        }
+        // A task that is polled for other reasons meanwhile is listed once.
+        if self.starters.iter().any(|known| known.will_wake(&waker)) {
+            return Err(waker);
         }
         self.starters.push(waker);
         Err(Waker::noop().clone())
@@ -152,7 +153,7 @@ impl<O: Outside> Engine<O> {
         self.mark_dirty(at);
         self.tell(at, ConnectionState::Connected, None);
         if self.links.iter().all(Link::is_ready) {
-            self.first_failure = None;
+            (self.first_failure, self.was_up) = (None, true);
             self.wake_starters();
         }
         self.admit();
@@ -191,6 +192,18 @@ impl<O: Outside> Engine<O> {
         self.rearm();
     }
 
+    /// Ends a connection whose server broke the protocol. During set-up that is no Redis at all, and
+    /// trying again cannot help.
+    #[cold]
+    pub(super) fn lose_broken(&mut self, now: Instant, at: LinkId, error: Error) {
+        let setting_up = self
+            .links
+            .get(at.0 as usize)
+            .is_some_and(|l| matches!(l.state, LinkState::SettingUp(_)));
+        let error = error.with_node(&self.options.endpoint);
+        self.lose(now, at, error, setting_up);
+    }
+
     fn drop_connection(&mut self, now: Instant, at: LinkId, error: Error, permanent: bool) {
         let link = &mut self.links[at.0 as usize];
         let proven = link.heard
@@ -199,6 +212,7 @@ impl<O: Outside> Engine<O> {
             link.attempts = 0;
         }
         link.up_since = None;
+        link.heard = false;
         link.dirty = false;
         link.last_error = Some(error.clone());
         let attempt = link.attempts;
@@ -215,7 +229,8 @@ impl<O: Outside> Engine<O> {
         };
         self.fail_in_flight(now, at, &error);
         self.tell(at, state, Some(error.clone()));
-        if !self.starters.is_empty() {
+        if !self.was_up {
+            // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());
             self.wake_starters();
         }
@@ -299,11 +314,15 @@ impl<O: Outside> Engine<O> {
 
     /// Ends everything: every request is answered, every link closed. May be called again.
     pub fn close(&mut self, now: Instant) {
+        self.close_with(now, Error::closed());
+    }
+
+    /// As [`Engine::close`], for another reason.
+    pub(crate) fn close_with(&mut self, now: Instant, error: Error) {
         if self.closed {
             return;
         }
         self.closed = true;
-        let error = Error::closed();
         for at in 0..self.links.len() {
             let at = LinkId(at as u32);
             self.out.close(at);
@@ -312,6 +331,7 @@ impl<O: Outside> Engine<O> {
             link.timer = Instant::NEVER;
             self.fail_in_flight(now, at, &error);
         }
+        self.first_failure.get_or_insert(error.clone());
         self.fail_waiting(&error);
         let admitted: Vec<_> = self.cells.awaited().map(|(id, _)| id).collect();
         for id in admitted {

@@ -78,6 +78,19 @@ pub struct Counters {
     pub connects: u64,
 }
 
+impl Counters {
+    /// The sum of two engines' counters.
+    pub(crate) fn plus(self, other: Counters) -> Counters {
+        Counters {
+            commands: self.commands + other.commands,
+            replies: self.replies + other.replies,
+            pushes: self.pushes + other.pushes,
+            timeouts: self.timeouts + other.timeouts,
+            connects: self.connects + other.connects,
+        }
+    }
+}
+
 /// The requests and links of one client in one placement.
 pub struct Engine<O: Outside> {
     out: O,
@@ -102,6 +115,7 @@ pub struct Engine<O: Outside> {
     draining: bool,
     /// Why the first attempt of some link failed, until all were up once.
     first_failure: Option<Error>,
+    was_up: bool,
 }
 
 impl<O: Outside> Engine<O> {
@@ -133,6 +147,7 @@ impl<O: Outside> Engine<O> {
             closed: false,
             draining: false,
             first_failure: None,
+            was_up: false,
         }
     }
 
@@ -168,6 +183,13 @@ impl<O: Outside> Engine<O> {
             .any(|l| !l.connection.in_flight.is_empty() || matches!(l.state, LinkState::Connecting))
     }
 
+    /// Whether the system was handed commands on `at` that are not answered yet.
+    #[inline]
+    pub(crate) fn replies_due(&self, at: LinkId) -> bool {
+        let link = self.links.get(at.0 as usize);
+        link.is_some_and(|l| l.connection.in_flight.peek_answer().is_some())
+    }
+
     // --- A request's passage -----------------------------------------------------------------
 
     /// Takes a command: queued at once if a link has room, else it waits for one.
@@ -180,6 +202,7 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         if self.waiting == 0
+            && deadline > now
             && let Some(link) = self.link_with_room()
         {
             let id = self.cells.take(State::InFlight, link, deadline);
@@ -204,13 +227,19 @@ impl<O: Outside> Engine<O> {
         if let Some(error) = self.refusal(command.len()) {
             return Submitted::Refused(error, waker);
         }
-        let connected = self.is_connected();
+        if deadline <= now {
+            let at = LinkId(0);
+            let error = self.timeout_error(now, at, Stage::WaitingForCapacity, self.pressure());
+            return Submitted::Refused(error, waker);
+        }
+        let own_deadline = deadline;
         let deadline = match self.options.queue_timeout {
-            Some(wait) if !connected => deadline.min(now + wait),
+            Some(wait) if !self.is_connected() => deadline.min(now + wait),
             _ => deadline,
         };
         let id = self.cells.take(State::Waiting, LinkId(0), deadline);
         if let Some(cell) = self.cells.get(id) {
+            cell.own_deadline = own_deadline;
             cell.waker = Some(waker);
             cell.len = command.len() as u32;
         }
@@ -278,22 +307,40 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Queues a request that was told that there is room. It waits again if its link is gone.
-    pub(crate) fn queue_admitted(&mut self, id: CellId, command: &Encoded<'_>) {
+    pub(crate) fn queue_admitted(&mut self, now: Instant, id: CellId, command: &Encoded<'_>) {
         let Some(cell) = self.cells.get(id) else { return };
         if cell.state != State::Admitted {
             return;
         }
-        let at = cell.link;
+        let (at, own_deadline) = (cell.link, cell.own_deadline);
+        if own_deadline <= now {
+            let pressure = self.pressure();
+            return self.expire(now, id, pressure);
+        }
         self.links[at.0 as usize].reserved -= 1;
         if !self.links[at.0 as usize].is_ready() {
+            return self.wait_again(id, command.len());
+        }
+        cell.state = State::InFlight;
+        let wait_is_over = cell.deadline != own_deadline;
+        self.enqueue(id, at, command);
+        if wait_is_over {
+            self.set_deadline(id, now, own_deadline);
+        }
+    }
+
+    #[cold]
+    fn wait_again(&mut self, id: CellId, len: usize) {
+        if let Some(error) = self.given_up() {
+            let error = error.with_fate(Fate::NotSent);
+            return self.end(id, Err(error));
+        }
+        if let Some(cell) = self.cells.get(id) {
             cell.state = State::Waiting;
             self.waiters.push_front(id);
             self.waiting += 1;
-            self.waiting_bytes += command.len();
-            return;
+            self.waiting_bytes += len;
         }
-        cell.state = State::InFlight;
-        self.enqueue(id, at, command);
     }
 
     /// Looks for the outcome.
@@ -331,7 +378,10 @@ impl<O: Outside> Engine<O> {
     /// Changes the deadline of a request that is under way.
     pub(crate) fn set_deadline(&mut self, id: CellId, now: Instant, deadline: Instant) {
         let Some(cell) = self.cells.get(id) else { return };
-        cell.deadline = deadline;
+        if !matches!(cell.state, State::Waiting | State::Admitted | State::InFlight) {
+            return;
+        }
+        (cell.deadline, cell.own_deadline) = (deadline, deadline);
         if let Some(timer) = cell.timer.take() {
             self.deadlines.cancel(timer);
         }
@@ -416,11 +466,12 @@ impl<O: Outside> Engine<O> {
         for id in over {
             self.cells.free_if_over(id);
         }
+        self.admit_waiting();
     }
 
     /// Offers what `at` has to send: `send` takes the batch (leaving it empty) and answers true, or
     /// leaves it and answers false, and is asked again when the link is dirty the next time.
-    pub fn flush(&mut self, at: LinkId, send: impl FnOnce(&mut Batch) -> bool) {
+    pub fn flush(&mut self, now: Instant, at: LinkId, send: impl FnOnce(&mut Batch) -> bool) {
         if self.links.get(at.0 as usize).is_none_or(|l| !l.is_open()) {
             return;
         }
@@ -433,6 +484,15 @@ impl<O: Outside> Engine<O> {
         if len > 0 && send(&mut link.connection.out) {
             link.connection.in_flight.hand_over();
             link.unsent += len;
+            link.handed_at = Some(now);
+        }
+    }
+
+    /// A place came free.
+    #[inline]
+    fn admit_waiting(&mut self) {
+        if self.waiting > 0 {
+            self.admit();
         }
     }
 
@@ -492,7 +552,7 @@ impl<O: Outside> Engine<O> {
                 }
                 Ok(Step::More { need }) => return Progress { consumed, need },
                 Err(broken) => {
-                    self.lose(now, at, Error::protocol(broken), false);
+                    self.lose_broken(now, at, Error::protocol(broken));
                     return Progress { consumed: all, need: 0 };
                 }
             }
@@ -513,7 +573,7 @@ impl<O: Outside> Engine<O> {
         let Some(unit) = link.connection.in_flight.peek_answer() else {
             let text = "the server sent a reply that nothing asked for";
             let error = Error::new(ErrorKind::Protocol, Fate::Unknown, text);
-            self.lose(now, at, error, false);
+            self.lose_broken(now, at, error);
             return false;
         };
         match unit.owner {
@@ -530,6 +590,7 @@ impl<O: Outside> Engine<O> {
             }
             Owner::Nobody => {
                 link.connection.in_flight.answer();
+                self.admit_waiting();
                 false
             }
         }
@@ -574,9 +635,7 @@ impl<O: Outside> Engine<O> {
         } else {
             self.cells.free_if_over(id);
         }
-        if self.waiting > 0 {
-            self.admit();
-        }
+        self.admit_waiting();
     }
 
     /// Ends a request that has no reply, or whose reply was already taken from the queue.
@@ -606,7 +665,11 @@ impl<O: Outside> Engine<O> {
     pub fn handle_sent(&mut self, now: Instant, at: LinkId, n: usize, idle: bool) {
         let Some(link) = self.links.get_mut(at.0 as usize) else { return };
         link.unsent = link.unsent.saturating_sub(n as u64);
-        link.last_write = Some(now);
+        // What went out in one go went out when it was handed over: a core may hear of it only at
+        // the end of the wait that the send began.
+        let at_once = idle.then(|| link.handed_at.take()).flatten();
+        link.handed_at = None;
+        link.last_write = at_once.or(Some(now));
         if idle && !link.connection.out.is_empty() && !link.dirty && link.is_open() {
             link.dirty = true;
             self.out.dirty(at);

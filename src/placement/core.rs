@@ -1,6 +1,6 @@
 //! An engine on a core of our own runtime.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::Range;
@@ -122,12 +122,21 @@ impl Outside for CoreOut {
     }
 
     fn pressure(&self) -> Pressure {
-        let lag = Instant::now().since(self.local.now());
+        let lag = self.local.read_clock().since(self.local.now());
         Pressure { tasks_ready: Some(self.local.live_tasks()), lag: Some(lag), requests: None }
     }
 }
 
 type EngineCell = Rc<RefCell<Engine<CoreOut>>>;
+
+/// Whether a place of the table may be used again. An engine that was closed while requests still
+/// referred to it is let go of here, when the last of them is gone.
+fn is_over(place: &Option<EngineCell>) -> bool {
+    place.as_ref().is_none_or(|cell| {
+        let closed = |mut e: RefMut<'_, Engine<CoreOut>>| e.is_closed() && !e.out().listed;
+        Rc::strong_count(cell) == 1 && cell.try_borrow_mut().is_ok_and(closed)
+    })
+}
 
 /// What the driver and the clients of one core share.
 struct Desk {
@@ -136,7 +145,13 @@ struct Desk {
     busy: RefCell<Vec<usize>>,
     deadlines: RefCell<Vec<Instant>>,
     earliest: Cell<Instant>,
+    /// `earliest` became earlier since the last flush.
+    sooner: Cell<bool>,
+    /// The core has ended: nothing will be worked off any more.
+    ended: Cell<bool>,
     lookups: Lookups,
+    /// Where the engines' seeds come from.
+    seeds: RefCell<fastrand::Rng>,
 }
 
 impl Desk {
@@ -146,7 +161,10 @@ impl Desk {
             deadlines.resize(index + 1, Instant::NEVER);
         }
         deadlines[index] = at;
-        self.earliest.set(deadlines.iter().copied().min().unwrap_or(Instant::NEVER));
+        let earliest = deadlines.iter().copied().min().unwrap_or(Instant::NEVER);
+        if self.earliest.replace(earliest) > earliest {
+            self.sooner.set(true);
+        }
     }
 }
 
@@ -380,7 +398,7 @@ impl World {
             for ask in asks {
                 self.act(now, io, index, ask);
             }
-            self.send(io, &cell, index, dirty);
+            self.send(now, io, &cell, index, dirty);
         }
         wake_all(&cell);
         if cell.borrow().is_closed() && Rc::strong_count(&cell) == 2 {
@@ -392,6 +410,7 @@ impl World {
 
     fn send<K: Kernel>(
         &mut self,
+        now: Instant,
         io: &mut Io<K>,
         cell: &EngineCell,
         index: usize,
@@ -400,7 +419,7 @@ impl World {
         let mut engine = cell.borrow_mut();
         for link in dirty.drain(..) {
             let Binding::Socket(socket) = *self.binding(index, link) else { continue };
-            engine.flush(link, |batch| io.send(socket, batch));
+            engine.flush(now, link, |batch| io.send(socket, batch));
         }
         // The list's memory is used again, unless something was added meanwhile.
         if engine.out().dirty.is_empty() {
@@ -452,6 +471,7 @@ impl Handler for World {
 
 impl<K: Kernel> Drive<K> for World {
     fn on_flush(&mut self, now: Instant, io: &mut Io<K>) {
+        self.desk.sooner.set(false);
         for found in self.desk.lookups.take() {
             self.on_resolved(now, io, found);
         }
@@ -499,6 +519,10 @@ impl<K: Kernel> Drive<K> for World {
         self.desk.earliest.get().min(self.resolving_until)
     }
 
+    fn is_busy(&self) -> bool {
+        !self.desk.busy.borrow().is_empty()
+    }
+
     fn in_flight(&self) -> bool {
         self.desk.engines.borrow().iter().flatten().any(|e| e.borrow().in_flight())
     }
@@ -516,10 +540,15 @@ impl CoreDesk {
         &self.local
     }
 
+    /// Whether the core has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.desk.ended.get()
+    }
+
     /// An engine for `options`, which begins to connect in this turn.
     pub(crate) fn open(&self, options: Arc<Options>) -> CorePlace {
         let mut engines = self.desk.engines.borrow_mut();
-        let index = engines.iter().position(Option::is_none).unwrap_or(engines.len());
+        let index = engines.iter().position(is_over).unwrap_or(engines.len());
         let out = CoreOut {
             index,
             desk: self.desk.clone(),
@@ -531,14 +560,23 @@ impl CoreDesk {
         };
         let now = self.local.now();
         let topology = Arc::new(Topology::standalone(options));
-        let engine = Rc::new(RefCell::new(Engine::new(out, topology, now, fastrand::u64(..))));
+        let seed = self.desk.seeds.borrow_mut().u64(..);
+        let engine = Rc::new(RefCell::new(Engine::new(out, topology, now, seed)));
         if index == engines.len() {
             engines.push(None);
         }
         engines[index] = Some(engine.clone());
         drop(engines);
         engine.borrow_mut().start(now);
+        self.local.call_host();
         CorePlace { engine }
+    }
+
+    /// Clients that somebody still holds, and requests that hold a cell.
+    pub(crate) fn left(&self) -> (usize, usize) {
+        let engines = self.desk.engines.borrow();
+        let held = engines.iter().filter(|place| !is_over(place)).count();
+        (held, engines.iter().flatten().map(|e| e.borrow().live_requests()).sum())
     }
 
     /// Ends every client of the core.
@@ -557,6 +595,19 @@ pub(crate) struct CorePlace {
     engine: EngineCell,
 }
 
+impl Drop for CorePlace {
+    #[inline]
+    fn drop(&mut self) {
+        // The table's and this one: a closed engine that the last request lets go leaves the table.
+        if Rc::strong_count(&self.engine) == 2
+            && let Ok(mut engine) = self.engine.try_borrow_mut()
+            && engine.is_closed()
+        {
+            engine.out().list();
+        }
+    }
+}
+
 impl Place for CorePlace {
     type Out = CoreOut;
     type Duty = ();
@@ -565,11 +616,32 @@ impl Place for CorePlace {
     fn with<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T) -> T {
         let mut engine = self.engine.borrow_mut();
         let now = engine.out().local.now();
-        f(&mut engine, now)
+        let answer = f(&mut engine, now);
+        // Nobody turns the core now: a host has to be told, outside of the engine.
+        let out = engine.out();
+        if out.local.is_parked() && (out.listed || out.desk.sooner.get()) {
+            let local = out.local.clone();
+            drop(engine);
+            local.call_host();
+        }
+        answer
     }
 
     #[inline]
-    fn queued(&self, (): &mut (), _cx: &mut Context<'_>) {}
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>) -> T) -> T {
+        f(&mut self.engine.borrow_mut())
+    }
+
+    #[inline]
+    fn queue<T>(
+        &self,
+        (): &mut (),
+        _cx: &mut Context<'_>,
+        f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T,
+    ) -> T {
+        // The flush of this turn sends for all.
+        self.with(f)
+    }
 
     #[inline]
     fn discharge(&self, (): &mut ()) {}
@@ -583,13 +655,21 @@ pub(crate) struct CoreDriver<K: Kernel> {
 
 impl<K: Kernel> CoreDriver<K> {
     pub(crate) fn new(kernel: K, parker: Parker) -> CoreDriver<K> {
+        CoreDriver::seeded(kernel, parker, fastrand::u64(..))
+    }
+
+    /// As [`CoreDriver::new`]; all that its engines draw follows from `seed`.
+    pub(crate) fn seeded(kernel: K, parker: Parker, seed: u64) -> CoreDriver<K> {
         let core = Core::new(kernel, parker);
         let desk = Rc::new(Desk {
             engines: RefCell::default(),
             busy: RefCell::default(),
             deadlines: RefCell::default(),
             earliest: Cell::new(Instant::NEVER),
+            sooner: Cell::new(false),
+            ended: Cell::new(false),
             lookups: Lookups::default(),
+            seeds: RefCell::new(fastrand::Rng::with_seed(seed)),
         });
         let world = World {
             desk,
@@ -613,8 +693,14 @@ impl<K: Kernel> CoreDriver<K> {
         self.core.turn(&mut self.world, turn)
     }
 
+    /// For a host, before it waits; see [`Core::prepare_park`].
+    pub(crate) fn prepare_park(&mut self) -> bool {
+        self.core.prepare_park(&self.world)
+    }
+
     /// Answers every request with an error, closes every socket, drains the kernel.
     pub(crate) fn shut_down(mut self) {
+        self.world.desk.ended.set(true);
         self.desk().close_all(self.core.local().now());
         self.core.shut_down(&mut self.world);
     }

@@ -6,6 +6,8 @@
 //! - [`Faults`] makes a running server delay, stall, fail, drop, cut, split, pause or refuse.
 //! - [`ManualClock`] lets keys expire without waiting.
 //! - [`Script`] plays exact bytes at exact moments, and records what came.
+//! - [`Simulation`] runs the client itself on a virtual clock, against [`ModelServer`]s and a kernel with
+//!   seeded faults: no socket, no thread, no waiting, and every failure replays from its seed.
 //!
 //! What a server does not know it answers as real ones answer an unknown command. That holds for
 //! transactions, publish and subscribe, blocking commands, scripts, streams and cluster commands. Two
@@ -33,6 +35,7 @@ mod faults;
 mod guest;
 mod inbox;
 mod keyspace;
+mod model_server;
 mod pattern;
 mod peer;
 mod reply;
@@ -41,6 +44,7 @@ mod script;
 mod script_connection;
 mod script_server;
 mod server;
+mod simulation;
 mod sorted_set;
 mod stats;
 mod stream;
@@ -50,7 +54,10 @@ mod tracking;
 pub use clock::ManualClock;
 pub use delay::Delay;
 pub use faults::{Admission, Close, Cut, Faults};
+pub use hedgerow_runtime::sim::SimConfig;
+pub use model_server::{Asked, ModelServer, Reaction, Seen};
 pub use script::{Gate, Script};
 pub use script_server::{Received, ScriptServer, ScriptServerBuilder};
 pub use server::{Builder, Server};
+pub use simulation::{Outcome, Report, Simulation};
 pub use stats::Stats;

@@ -3,8 +3,8 @@
 //! A row says which retry category the command has before its arguments are looked at
 //! ([`super::super::retry`] refines it, R-353), where it may be read, whether it can wait on the
 //! server and where its timeout stands, whether it alters the connection it is sent on,
-//! and whether it needs `allow_admin`. The file has the order of `generated.rs`; a missing,
-//! surplus or displaced row does not compile.
+//! whether it is a step of a scan, and whether it needs `allow_admin`. The file has
+//! the order of `generated.rs`; a missing, surplus or displaced row does not compile.
 use super::row::{
     Audit, BLOCK_MS, FIRST_SECONDS, LAST_MS, LAST_SECONDS,
     Read::{Hedge, Primary, Replica},
@@ -106,7 +106,7 @@ pub(super) static AUDITS: [Audit; super::generated::ROWS.len()] = [
     audit("CLUSTER SLOT-STATS", ReadOnly, Primary),
     audit("CLUSTER SLOTS", ReadOnly, Primary),
     audit("CLUSTER SYNCSLOTS", Never, Primary).state().admin(),
-    audit("CLUSTERSCAN", ReadOnly, Replica),
+    audit("CLUSTERSCAN", ReadOnly, Replica).cursor(),
     audit("COMMAND", Always, Primary),
     audit("COMMAND COUNT", Always, Primary),
     audit("COMMAND DOCS", Always, Primary),
@@ -198,7 +198,7 @@ pub(super) static AUDITS: [Audit; super::generated::ROWS.len()] = [
     audit("HPEXPIRETIME", ReadOnly, Hedge),
     audit("HPTTL", ReadOnly, Hedge),
     audit("HRANDFIELD", ReadOnly, Replica),
-    audit("HSCAN", ReadOnly, Replica),
+    audit("HSCAN", ReadOnly, Replica).cursor(),
     audit("HSET", WriteLastWins, Primary),
     audit("HSETEX", WriteLastWins, Primary),
     audit("HSETNX", WriteChecked, Primary),
@@ -302,7 +302,7 @@ pub(super) static AUDITS: [Audit; super::generated::ROWS.len()] = [
     audit("RPUSHX", WriteAccumulating, Primary),
     audit("SADD", WriteLastWins, Primary),
     audit("SAVE", ServerAdmin, Primary).admin(),
-    audit("SCAN", ReadOnly, Replica),
+    audit("SCAN", ReadOnly, Replica).cursor(),
     audit("SCARD", ReadOnly, Hedge),
     audit("SCRIPT", Never, Primary),
     audit("SCRIPT DEBUG", Never, Primary).state().admin(),
@@ -340,7 +340,7 @@ pub(super) static AUDITS: [Audit; super::generated::ROWS.len()] = [
     audit("SPUBLISH", WriteAccumulating, Primary),
     audit("SRANDMEMBER", ReadOnly, Replica),
     audit("SREM", WriteLastWins, Primary),
-    audit("SSCAN", ReadOnly, Replica),
+    audit("SSCAN", ReadOnly, Replica).cursor(),
     audit("SSUBSCRIBE", Connection, Primary).state(),
     audit("STRLEN", ReadOnly, Hedge),
     audit("SUBSCRIBE", Connection, Primary).state(),
@@ -413,7 +413,7 @@ pub(super) static AUDITS: [Audit; super::generated::ROWS.len()] = [
     audit("ZREVRANGEBYLEX", ReadOnly, Hedge),
     audit("ZREVRANGEBYSCORE", ReadOnly, Hedge),
     audit("ZREVRANK", ReadOnly, Hedge),
-    audit("ZSCAN", ReadOnly, Replica),
+    audit("ZSCAN", ReadOnly, Replica).cursor(),
     audit("ZSCORE", ReadOnly, Hedge),
     audit("ZUNION", ReadOnly, Hedge),
     audit("ZUNIONSTORE", WriteLastWins, Primary),

@@ -222,7 +222,7 @@ mod tests {
                 assert_eq!(spec.audit().read, row::Read::Hedge, "{name}");
                 assert_eq!(spec.audit().category, Category::ReadOnly, "{name}");
                 assert!(flags.contains(Flags::READONLY.union(Flags::REPLICA_READ)), "{name}");
-                let never = Flags::BLOCKING.union(Flags::CONTAINER);
+                let never = Flags::BLOCKING.union(Flags::CONTAINER).union(Flags::CURSOR);
                 assert!(!flags.intersects(never) && !name.ends_with("SCAN"), "{name}");
                 // A time to live differs from call to call, but it is no pick.
                 assert!(!flags.contains(Flags::RANDOM) || name.ends_with("TTL"), "{name}");

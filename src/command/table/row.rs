@@ -219,11 +219,12 @@ pub(crate) struct Audit {
     pub(crate) waits: Option<Waits>,
     pub(crate) state: bool,
     pub(crate) admin: bool,
+    pub(crate) cursor: bool,
 }
 
 /// A row of `audited.rs`.
 pub(super) const fn audit(name: &'static str, category: Category, read: Read) -> Audit {
-    Audit { name, category, read, waits: None, state: false, admin: false }
+    Audit { name, category, read, waits: None, state: false, admin: false, cursor: false }
 }
 
 impl Audit {
@@ -242,6 +243,11 @@ impl Audit {
         Audit { admin: true, ..self }
     }
 
+    /// It goes on where an earlier call stopped.
+    pub(super) const fn cursor(self) -> Audit {
+        Audit { cursor: true, ..self }
+    }
+
     /// These columns as flags.
     pub(super) const fn flags(&self) -> Flags {
         let mut bits = match self.read {
@@ -254,6 +260,9 @@ impl Audit {
         }
         if self.admin {
             bits |= Flags::ADMIN.bits();
+        }
+        if self.cursor {
+            bits |= Flags::CURSOR.bits();
         }
         Flags::from_bits(bits)
     }

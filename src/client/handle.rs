@@ -1,0 +1,282 @@
+//! The client of ordinary services: `Send + Sync + Clone`, on any executor.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use super::door::Door;
+use super::pinned::{Pinned, PinnedRequest};
+use super::request::{Place, Request};
+use super::states::States;
+use crate::command::Command;
+use crate::config::Options;
+use crate::engine::{Counters, StateChange};
+use crate::error::Error;
+use crate::placement::hosted::HostPlace;
+use crate::resp::FromReply;
+
+/// A client to be shared by all tasks of a service. Clones share its connections; dropping the last
+/// one closes them.
+///
+/// [`Client::connect`] places it inside the tokio runtime that calls it: no thread of its own, no
+/// hop. [`Cores::connect`](super::Cores::connect) places it on pinned cores, which costs a hop for
+/// each command and suits callers that are not on tokio. Both speak the same engine.
+///
+/// ```no_run
+/// use hedgerow::{Client, Options, prelude::*};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), hedgerow::Error> {
+/// let client = Client::connect(&Options::from_url("redis://localhost")?).await?;
+/// client.set("greeting", "hello").await?;
+/// let greeting: Option<String> = client.get("greeting").await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    placed: Arc<Placed>,
+}
+
+enum Placed {
+    Hosted(Lanes),
+    Pinned(Pinned),
+}
+
+/// The engines of a hosted client, one for each connection.
+struct Lanes {
+    lanes: Vec<HostPlace>,
+    next: AtomicUsize,
+}
+
+impl Lanes {
+    /// The next lane in turn.
+    #[inline]
+    fn pick(&self) -> HostPlace {
+        if let [only] = &self.lanes[..] {
+            return only.clone();
+        }
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.lanes.len();
+        self.lanes[at].clone()
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for lane in &self.lanes {
+            lane.with(|engine, now| engine.close(now));
+        }
+    }
+}
+
+impl Client {
+    /// A client inside the present tokio runtime, once its connections are up (R-001).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Runtime`](crate::ErrorKind::Runtime) outside a tokio runtime,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for invalid options, and the reason when the
+    /// first attempt of a connection fails.
+    pub async fn connect(options: &Options) -> Result<Client, Error> {
+        let client = Client::create(options)?;
+        let Placed::Hosted(lanes) = &*client.placed else { return Ok(client) };
+        for lane in &lanes.lanes {
+            up(lane).await?;
+        }
+        Ok(client)
+    }
+
+    /// As [`Client::connect`], without waiting: connections are made in the background, and commands
+    /// wait for them.
+    ///
+    /// # Errors
+    /// Outside a tokio runtime, or for invalid options.
+    pub fn create(options: &Options) -> Result<Client, Error> {
+        options.check()?;
+        let profile = Arc::new(Options { connections: 1, ..options.clone() });
+        let open = |_| HostPlace::open(profile.clone());
+        let lanes = (0..options.connections).map(open).collect::<Result<Vec<_>, _>>()?;
+        let lanes = Lanes { lanes, next: AtomicUsize::new(0) };
+        Ok(Client { placed: Arc::new(Placed::Hosted(lanes)) })
+    }
+
+    pub(crate) fn over(pinned: Pinned) -> Client {
+        Client { placed: Arc::new(Placed::Pinned(pinned)) }
+    }
+
+    /// Whether a connection takes commands now (R-099). Over pinned cores: whether one did when
+    /// that was last heard of.
+    pub fn is_connected(&self) -> bool {
+        match &*self.placed {
+            Placed::Hosted(lanes) => {
+                lanes.lanes.iter().any(|l| l.with(|engine, _| engine.is_connected()))
+            }
+            Placed::Pinned(pinned) => pinned.is_connected(),
+        }
+    }
+
+    /// The changes of its connections from now on (R-099). Over pinned cores the stream begins
+    /// shortly after the call.
+    pub fn states(&self) -> ClientStates {
+        ClientStates(match &*self.placed {
+            Placed::Hosted(lanes) => {
+                Changes::Hosted(lanes.lanes.iter().map(|l| States::new(l.clone())).collect())
+            }
+            Placed::Pinned(pinned) => Changes::Pinned(pinned.states()),
+        })
+    }
+
+    /// The client's counters; `None` over pinned cores, which keep their own.
+    pub fn counters(&self) -> Option<Counters> {
+        let Placed::Hosted(lanes) = &*self.placed else { return None };
+        let each = lanes.lanes.iter().map(|l| l.with(|engine, _| engine.counters()));
+        Some(each.fold(Counters::default(), Counters::plus))
+    }
+
+    /// Requests under way, or finished and not yet redeemed; `None` over pinned cores.
+    pub fn live_requests(&self) -> Option<usize> {
+        let Placed::Hosted(lanes) = &*self.placed else { return None };
+        Some(lanes.lanes.iter().map(|l| l.with(|engine, _| engine.live_requests())).sum())
+    }
+
+    /// Takes no more commands, lets what is in flight finish for at most `limit`, then closes. Every
+    /// request ends; later ones fail at once.
+    pub async fn close(&self, limit: Duration) {
+        match &*self.placed {
+            Placed::Hosted(lanes) => {
+                let drained = async {
+                    while !lanes.lanes.iter().all(|l| l.with(|engine, _| engine.drain())) {
+                        tokio::time::sleep(Duration::from_millis(1).min(limit)).await;
+                    }
+                };
+                let _ = tokio::time::timeout(limit, drained).await;
+                for lane in &lanes.lanes {
+                    lane.with(|engine, now| engine.close(now));
+                }
+            }
+            Placed::Pinned(pinned) => pinned.close(limit).await,
+        }
+    }
+}
+
+/// Waits until a lane's first connection is up.
+async fn up(lane: &HostPlace) -> Result<(), Error> {
+    poll_fn(|cx| {
+        let waker = cx.waker().clone();
+        match lane.with(|engine, _| engine.started(waker)) {
+            Ok(outcome) => Poll::Ready(outcome),
+            Err(_waker) => Poll::Pending,
+        }
+    })
+    .await
+}
+
+impl Door for Client {
+    type Kept = Bytes;
+    type Request<R: FromReply<Bytes>> = ClientRequest<R>;
+
+    #[inline]
+    fn send<R: FromReply<Bytes>>(&self, command: Command<R>) -> ClientRequest<R> {
+        ClientRequest(match &*self.placed {
+            Placed::Hosted(lanes) => Way::Hosted(Request::new(lanes.pick(), command)),
+            Placed::Pinned(pinned) => Way::Pinned(pinned.send(command)),
+        })
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// A command of a [`Client`] under way. Sent on its first poll; may be dropped at any instant: a
+/// command that is still queued is taken out, one that was written may still run (R-076, R-077).
+#[must_use = "a request is sent when it is first polled: await it"]
+pub struct ClientRequest<R>(Way<R>);
+
+enum Way<R> {
+    Hosted(Request<HostPlace, R>),
+    Pinned(PinnedRequest<R>),
+}
+
+impl<R> ClientRequest<R> {
+    /// Gives up at this instant, counting queueing, connecting and waiting (R-093).
+    pub fn deadline(mut self, at: std::time::Instant) -> ClientRequest<R> {
+        match &mut self.0 {
+            Way::Hosted(request) => request.deadline(at),
+            Way::Pinned(request) => request.deadline(at),
+        }
+        self
+    }
+
+    /// Gives up so long after its first poll.
+    pub fn timeout(mut self, time: Duration) -> ClientRequest<R> {
+        match &mut self.0 {
+            Way::Hosted(request) => request.timeout(time),
+            Way::Pinned(request) => request.timeout(time),
+        }
+        self
+    }
+}
+
+impl<R: FromReply<Bytes>> Future for ClientRequest<R> {
+    type Output = Result<R, Error>;
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Way::Hosted(request) => Pin::new(request).poll(cx),
+            Way::Pinned(request) => Pin::new(request).poll(cx),
+        }
+    }
+}
+
+impl<R> std::fmt::Debug for ClientRequest<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientRequest")
+    }
+}
+
+/// The state changes of a [`Client`]'s connections, as a stream. It ends when the client is closed.
+pub struct ClientStates(Changes);
+
+enum Changes {
+    Hosted(Vec<States<HostPlace>>),
+    Pinned(tokio::sync::mpsc::Receiver<StateChange>),
+}
+
+impl ClientStates {
+    /// The next change, `None` when the client is closed.
+    pub async fn next(&mut self) -> Option<StateChange> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+}
+
+impl Stream for ClientStates {
+    type Item = StateChange;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StateChange>> {
+        let lanes = match &mut self.0 {
+            Changes::Pinned(changes) => return changes.poll_recv(cx),
+            Changes::Hosted(lanes) => lanes,
+        };
+        let mut all_ended = true;
+        for lane in lanes {
+            match Pin::new(lane).poll_next(cx) {
+                Poll::Ready(Some(change)) => return Poll::Ready(Some(change)),
+                Poll::Ready(None) => {}
+                Poll::Pending => all_ended = false,
+            }
+        }
+        if all_ended { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+impl std::fmt::Debug for ClientStates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientStates")
+    }
+}

@@ -1,0 +1,309 @@
+//! A [`Client`](super::Client) over pinned cores: commands are encoded by the caller, posted to a
+//! core's mailbox and awaited through a one-shot. The hop costs tens of microseconds when both
+//! sides sleep.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hedgerow_runtime::buffer::LocalBytes;
+use hedgerow_runtime::core::{Remote, RemoteError};
+use hedgerow_runtime::time::Instant;
+use tokio::sync::{mpsc, oneshot};
+
+use super::door::Door;
+use super::local::LocalClient;
+use super::request::read;
+use crate::command::Command;
+use crate::engine::StateChange;
+use crate::error::{Error, ErrorKind, Fate};
+use crate::resp::{ConvertError, Frame, FromReply, Reply};
+
+thread_local! {
+    /// The clients of this core's remote callers.
+    static CLIENTS: RefCell<HashMap<u64, LocalClient>> = RefCell::default();
+}
+
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// One core of a pinned client.
+pub(crate) struct Seat {
+    remote: Remote,
+    /// Callers that found the mailbox full.
+    crowd: Arc<Crowd>,
+}
+
+#[derive(Default)]
+struct Crowd {
+    any: AtomicBool,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Crowd {
+    fn join(&self, waker: Waker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    /// Room was made.
+    fn call(&self) {
+        if self.any.swap(false, Ordering::SeqCst) {
+            let wakers =
+                std::mem::take(&mut *self.wakers.lock().unwrap_or_else(PoisonError::into_inner));
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+pub(crate) struct Pinned {
+    number: u64,
+    seats: Arc<Vec<Seat>>,
+    next: AtomicUsize,
+    connected: Arc<AtomicBool>,
+    command_timeout: Option<Duration>,
+}
+
+impl Pinned {
+    /// Takes one client from each core; `seats` pairs a core with what it answered.
+    pub(crate) fn new(number: u64, remotes: Vec<Remote>, timeout: Option<Duration>) -> Pinned {
+        let seat = |remote| Seat { remote, crowd: Arc::default() };
+        Pinned {
+            number,
+            seats: Arc::new(remotes.into_iter().map(seat).collect()),
+            next: AtomicUsize::new(0),
+            connected: Arc::new(AtomicBool::new(true)),
+            command_timeout: timeout,
+        }
+    }
+
+    /// A number for a new client.
+    pub(crate) fn number() -> u64 {
+        NUMBER.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Seats a client on the calling core.
+    pub(crate) fn seat(number: u64, client: LocalClient) {
+        CLIENTS.with_borrow_mut(|clients| clients.insert(number, client));
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        let (number, connected) = (self.number, self.connected.clone());
+        if let Some(seat) = self.seats.first() {
+            let look = move || {
+                let up = client(number).is_some_and(|c| c.is_connected());
+                connected.store(up, Ordering::Relaxed);
+            };
+            let _ = seat.remote.run(look);
+        }
+        self.connected.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn states(&self) -> mpsc::Receiver<StateChange> {
+        let (send, receive) = mpsc::channel(1024);
+        let number = self.number;
+        for seat in self.seats.iter() {
+            let send = send.clone();
+            let watch = move || {
+                let Some(client) = client(number) else { return };
+                let mut states = client.states();
+                // The watcher must not keep the client open.
+                let context = client.context();
+                drop(client);
+                context.spawn(async move {
+                    while let Some(change) = states.next().await {
+                        if send.send(change).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            };
+            let _ = seat.remote.run(watch);
+        }
+        receive
+    }
+
+    pub(crate) async fn close(&self, limit: Duration) {
+        let number = self.number;
+        let mut closed = Vec::new();
+        for seat in self.seats.iter() {
+            let (send, receive) = oneshot::channel();
+            let close = move || {
+                let Some(client) = client(number) else { return };
+                client.context().spawn(async move {
+                    client.close(limit).await;
+                    let _ = send.send(());
+                });
+            };
+            if seat.remote.run(close).is_ok() {
+                closed.push(receive);
+            }
+        }
+        for receive in closed {
+            let _ = receive.await;
+        }
+    }
+
+    pub(crate) fn send<R>(&self, command: Command<R>) -> PinnedRequest<R> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.seats.len().max(1);
+        PinnedRequest {
+            number: self.number,
+            seats: self.seats.clone(),
+            at,
+            command: Some(command.returning()),
+            name: None,
+            limit: Limit::After(self.command_timeout),
+            answer: None,
+            reply: PhantomData,
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let number = self.number;
+        for seat in self.seats.iter() {
+            let leave = move || drop(CLIENTS.with_borrow_mut(|c| c.remove(&number)));
+            // A full mailbox empties soon: the core is awake. An ended core holds nothing.
+            while seat.remote.run(leave) == Err(RemoteError::Full) {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn client(number: u64) -> Option<LocalClient> {
+    CLIENTS.with_borrow(|clients| clients.get(&number).cloned())
+}
+
+#[derive(Clone, Copy)]
+enum Limit {
+    At(Instant),
+    After(Option<Duration>),
+}
+
+type Answer = Result<Bytes, Error>;
+
+/// A command on its way through a core's mailbox.
+pub(crate) struct PinnedRequest<R> {
+    number: u64,
+    seats: Arc<Vec<Seat>>,
+    at: usize,
+    command: Option<Command<Raw>>,
+    name: Option<&'static str>,
+    limit: Limit,
+    answer: Option<oneshot::Receiver<Answer>>,
+    reply: PhantomData<fn() -> R>,
+}
+
+impl<R> PinnedRequest<R> {
+    pub(crate) fn deadline(&mut self, at: std::time::Instant) {
+        self.limit = Limit::At(Instant::from_std(at));
+    }
+
+    pub(crate) fn timeout(&mut self, time: Duration) {
+        self.limit = Limit::After(Some(time));
+    }
+
+    /// Posts the command; `false`: the mailbox is full, the task is woken when there is room.
+    fn post(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+        let until = match self.limit {
+            Limit::At(at) => at,
+            Limit::After(Some(time)) => Instant::now() + time,
+            Limit::After(None) => Instant::NEVER,
+        };
+        self.limit = Limit::At(until);
+        if until <= Instant::now() {
+            let text = "the deadline passed before the core's mailbox had room";
+            return Err(Error::new(ErrorKind::Timeout, Fate::NotSent, text));
+        }
+        let Some(seat) = self.seats.get(self.at) else { return Err(Error::closed()) };
+        let Some(command) = self.command.clone() else { return Err(Error::closed()) };
+        let (send, receive) = oneshot::channel();
+        let (number, crowd) = (self.number, seat.crowd.clone());
+        let run = move || {
+            crowd.call();
+            carry(number, command, until, send);
+        };
+        match seat.remote.run(run) {
+            Ok(()) => {
+                self.name = self.command.take().and_then(|c| c.name());
+                self.answer = Some(receive);
+                Ok(true)
+            }
+            Err(RemoteError::Ended) => Err(Error::closed()),
+            Err(RemoteError::Full) => {
+                seat.crowd.join(cx.waker().clone());
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// On the core: sends the command, and the answer back; dropped when the caller is gone.
+fn carry(number: u64, command: Command<Raw>, until: Instant, mut send: oneshot::Sender<Answer>) {
+    let Some(client) = client(number) else {
+        let _ = send.send(Err(Error::closed()));
+        return;
+    };
+    let context = client.context();
+    let mut request = client.send(command).deadline_at(until);
+    drop(client);
+    context.spawn(async move {
+        let answered = std::future::poll_fn(|cx| {
+            if send.poll_closed(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            Pin::new(&mut request).poll(cx).map(Some)
+        });
+        if let Some(answer) = answered.await {
+            let _ = send.send(answer.map(|raw| raw.0));
+        }
+    });
+}
+
+/// A reply's whole frame, as it came.
+struct Raw(Bytes);
+
+impl FromReply<LocalBytes> for Raw {
+    fn from_reply(reply: Reply<'_, LocalBytes>) -> Result<Raw, ConvertError> {
+        let raw = reply.frame().raw();
+        Ok(Raw(match reply.kept() {
+            Some(kept) => kept.slice_ref(raw).into_bytes(),
+            None => Bytes::copy_from_slice(raw),
+        }))
+    }
+}
+
+impl<R: FromReply<Bytes>> Future for PinnedRequest<R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.answer.is_none() {
+            // Looked at twice: room may have been made between finding none and joining the crowd.
+            for _ in 0..2 {
+                match this.post(cx) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+        }
+        let Some(answer) = &mut this.answer else { return Poll::Pending };
+        let answer = match Pin::new(answer).poll(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(answer) => answer.unwrap_or_else(|_| Err(Error::closed())),
+        };
+        Poll::Ready(answer.and_then(|raw| {
+            let frame = Frame::from_validated(&raw);
+            read(Reply::new(frame, Some(&raw))).map_err(|e| e.with_command(this.name))
+        }))
+    }
+}

@@ -1,0 +1,635 @@
+//! An engine inside the caller's tokio runtime: no hop, no ring, no thread of our own.
+//!
+//! The engine stands behind a short lock. Under it `Outside` only records; sends and wakes happen
+//! after it was let go. Commands of many tasks share a send: with nothing in flight a command goes
+//! out at once, else the first to queue wakes itself and sends for all on its second poll. That
+//! promise is made only while a reply is due; the reader (after its bytes) and the deadline sweep
+//! keep it too, so a request that is never polled again stalls nobody.
+
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Waker};
+
+use bytes::{Buf, Bytes, BytesMut};
+use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::{Batch, Progress};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::stream::{ReadHalf, WriteHalf, connect};
+use crate::client::request::Place;
+use crate::config::{Endpoint, Keepalive, Options};
+use crate::engine::{Engine, LinkId, Outside, Pressure, Received};
+use crate::error::{Error, ErrorKind, Fate};
+use crate::topology::Topology;
+
+/// A hosted engine has one link; `connections: N` are N engines.
+const LINK: LinkId = LinkId(0);
+/// Room for one read, and the size of a receive buffer.
+const READ_MIN: usize = 16 << 10;
+const READ_BUFFER: usize = 64 << 10;
+/// A frame's announced rest reserves at most this much before it has come.
+const READ_AHEAD: usize = 4 << 20;
+/// Parts that one send gathers.
+const PARTS_MAX: usize = 64;
+
+/// Received bytes of a hosted connection. They are only frozen (made shareable) when a reply keeps
+/// a part of them.
+pub(crate) struct HostRx {
+    bytes: Chunk,
+    capacity: usize,
+}
+
+enum Chunk {
+    Open(BytesMut),
+    Frozen(Bytes),
+}
+
+impl Received for HostRx {
+    type Kept = Bytes;
+    const POOLED: bool = false;
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Chunk::Open(bytes) => bytes,
+            Chunk::Frozen(bytes) => bytes,
+        }
+    }
+
+    fn keep(&mut self, range: Range<usize>) -> Bytes {
+        if range.len() < self.capacity / 4 {
+            return Bytes::copy_from_slice(&self.bytes()[range]);
+        }
+        if let Chunk::Open(bytes) = &mut self.bytes {
+            self.bytes = Chunk::Frozen(std::mem::take(bytes).freeze());
+        }
+        match &self.bytes {
+            Chunk::Frozen(bytes) => bytes.slice(range),
+            Chunk::Open(bytes) => Bytes::copy_from_slice(&bytes[range]),
+        }
+    }
+
+    fn count_copy(&mut self, _n: usize) {}
+}
+
+/// The number of a connection of one lane. What is asked for is done after the lock, on whichever
+/// thread asked, so every step says which connection it means: a step of an earlier one that comes
+/// late touches nothing.
+type Number = u64;
+
+enum Ask {
+    Connect(Number, Endpoint, Instant, Option<Keepalive>),
+    Close(Number),
+}
+
+/// What the engine asked for under the lock.
+#[derive(Default)]
+pub(crate) struct HostOut {
+    dirty: bool,
+    /// The latest connection.
+    connection: Number,
+    /// Somebody has promised to send.
+    promised: bool,
+    asks: Vec<Ask>,
+    wakes: Vec<Waker>,
+    arm: Option<Instant>,
+    /// How often it was armed.
+    arms: u64,
+}
+
+impl Outside for HostOut {
+    type Rx = HostRx;
+
+    fn dirty(&mut self, _link: LinkId) {
+        self.dirty = true;
+    }
+    fn connect(&mut self, _: LinkId, to: &Endpoint, by: Instant, keepalive: Option<Keepalive>) {
+        self.connection += 1;
+        self.asks.push(Ask::Connect(self.connection, to.clone(), by, keepalive));
+    }
+    fn close(&mut self, _link: LinkId) {
+        self.asks.push(Ask::Close(self.connection));
+    }
+    fn receive(&mut self, _link: LinkId, _on: bool) {}
+    fn arm(&mut self, at: Instant, _fine: bool) {
+        self.arm = Some(at);
+        self.arms += 1;
+    }
+    fn wake(&mut self, waker: Waker) {
+        self.wakes.push(waker);
+    }
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
+}
+
+/// The sending side of the present connection.
+#[derive(Default)]
+struct Sender {
+    /// Which connection, and whether it is over already.
+    number: Number,
+    over: bool,
+    half: Option<Arc<WriteHalf>>,
+    batch: Batch,
+    /// Bytes of the batch that are out.
+    out: usize,
+    /// A task waits until the socket takes bytes again.
+    blocked: bool,
+}
+
+impl Sender {
+    /// Whether this connection is over, or was followed by another.
+    fn is_past(&self, number: Number) -> bool {
+        self.number > number || (self.number == number && self.over)
+    }
+}
+
+/// One engine with its connection.
+struct Lane {
+    engine: Mutex<Engine<HostOut>>,
+    sender: Mutex<Sender>,
+    /// A flush was asked for while another was under way.
+    again: AtomicBool,
+    timer: AsyncFd<rustix::fd::OwnedFd>,
+    /// Which arming is in the timer.
+    armed: Mutex<u64>,
+    /// The reader or the connect under way.
+    tasks: Mutex<Vec<(Number, AbortHandle)>>,
+    /// The timer's task, which holds the lane until the engine is closed.
+    timekeeper: Mutex<Option<AbortHandle>>,
+    runtime: Handle,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing of a user runs under our locks, so a poisoned one holds no half-made state of theirs.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is to be done after the lock.
+#[derive(Default)]
+struct Todo {
+    asks: Vec<Ask>,
+    wakes: Vec<Waker>,
+    arm: Option<(u64, Instant)>,
+    dirty: bool,
+    /// Somebody has promised to send.
+    promised: bool,
+    closed: bool,
+}
+
+impl Todo {
+    fn take(engine: &mut Engine<HostOut>) -> Todo {
+        let closed = engine.is_closed();
+        let out = engine.out();
+        Todo {
+            closed,
+            asks: std::mem::take(&mut out.asks),
+            wakes: std::mem::take(&mut out.wakes),
+            arm: out.arm.take().map(|at| (out.arms, at)),
+            dirty: out.dirty,
+            promised: out.promised,
+        }
+    }
+}
+
+impl Lane {
+    /// Lets `f` have the engine; everything that it asked for is done after the lock, and what a
+    /// request has promised to send is left to it.
+    fn with<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
+        let (value, todo) = self.locked(Instant::now(), f);
+        if todo.dirty && !todo.promised {
+            self.flush();
+        }
+        self.act(todo);
+        value
+    }
+
+    /// As [`Lane::with`] for the reader and the deadlines, which keep promises too: a request that
+    /// is never polled again must not stall the others.
+    fn drive<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
+        let (value, todo) = self.locked(Instant::now(), f);
+        if todo.dirty {
+            self.flush();
+        }
+        self.act(todo);
+        value
+    }
+
+    fn locked<T>(
+        &self,
+        now: Instant,
+        f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T,
+    ) -> (T, Todo) {
+        let mut engine = lock(&self.engine);
+        let value = f(&mut engine, now);
+        let todo = Todo::take(&mut engine);
+        (value, todo)
+    }
+
+    fn act(self: &Arc<Lane>, todo: Todo) {
+        for ask in todo.asks {
+            match ask {
+                Ask::Connect(number, endpoint, by, keepalive) => {
+                    self.begin(number, endpoint, by, keepalive);
+                }
+                Ask::Close(number) => self.hang_up(number),
+            }
+        }
+        if todo.closed {
+            self.retire();
+        }
+        if let Some((arms, at)) = todo.arm {
+            self.set_timer(arms, at);
+        }
+        for waker in todo.wakes {
+            waker.wake();
+        }
+    }
+
+    fn set_timer(&self, arms: u64, at: Instant) {
+        // Of two threads the one that asked last wins, whichever comes here first.
+        let mut armed = lock(&self.armed);
+        if arms <= *armed {
+            return;
+        }
+        *armed = arms;
+        let ns = if at == Instant::NEVER { 0 } else { at.as_nanos().max(1) };
+        let value =
+            Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
+        let interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let new = Itimerspec { it_interval: interval, it_value: value };
+        // It fails only for invalid arguments, which these are not.
+        let _ = timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::ABSTIME, &new);
+    }
+
+    // --- Sending -------------------------------------------------------------------------------
+
+    /// Sends what is queued, unless somebody is at it, who then goes on with ours.
+    fn flush(self: &Arc<Lane>) {
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            let Ok(mut sender) = self.sender.try_lock() else { return };
+            while self.again.swap(false, Ordering::SeqCst) {
+                self.send(&mut sender);
+            }
+        }
+    }
+
+    fn send(self: &Arc<Lane>, sender: &mut Sender) {
+        let Some(half) = sender.half.clone() else { return };
+        while !sender.blocked {
+            if sender.batch.is_empty() && !self.take_batch(sender) {
+                return;
+            }
+            match write(&half, &sender.batch, sender.out) {
+                Ok(n) => {
+                    sender.out += n;
+                    let idle = sender.out == sender.batch.len();
+                    if idle {
+                        sender.batch.clear();
+                        sender.out = 0;
+                    }
+                    let mut engine = lock(&self.engine);
+                    engine.handle_sent(Instant::now(), LINK, n, idle);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait_writable(sender, half.clone())
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    // The reader sees the same end, with what the server still said before it.
+                    sender.half = None;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes the engine's batch over.
+    fn take_batch(&self, sender: &mut Sender) -> bool {
+        let mut engine = lock(&self.engine);
+        engine.out().dirty = false;
+        engine.out().promised = false;
+        let batch = &mut sender.batch;
+        engine.flush(Instant::now(), LINK, |queued| {
+            std::mem::swap(batch, queued);
+            true
+        });
+        !sender.batch.is_empty()
+    }
+
+    #[cold]
+    fn wait_writable(self: &Arc<Lane>, sender: &mut Sender, half: Arc<WriteHalf>) {
+        sender.blocked = true;
+        let lane = self.clone();
+        self.runtime.spawn(async move {
+            let _ = half.writable().await;
+            {
+                let mut sender = lock(&lane.sender);
+                if sender.half.as_ref().is_some_and(|h| Arc::ptr_eq(h, &half)) {
+                    sender.blocked = false;
+                }
+            }
+            lane.flush();
+        });
+    }
+
+    // --- Connecting and receiving --------------------------------------------------------------
+
+    fn begin(
+        self: &Arc<Lane>,
+        number: Number,
+        endpoint: Endpoint,
+        by: Instant,
+        keepalive: Option<Keepalive>,
+    ) {
+        let weak = Arc::downgrade(self);
+        let time = by.since(Instant::now());
+        let task = self.runtime.spawn(async move {
+            let outcome = connect(&endpoint, time, keepalive).await;
+            let Some(lane) = weak.upgrade() else { return };
+            match outcome {
+                Ok((read, write)) => lane.connected(number, read, write),
+                Err(error) => lane.with(|engine, now| {
+                    if engine.out().connection == number {
+                        engine.handle_connected(now, LINK, Err(error));
+                    }
+                }),
+            }
+        });
+        self.keep(number, task.abort_handle());
+    }
+
+    fn connected(self: &Arc<Lane>, number: Number, read: ReadHalf, write: WriteHalf) {
+        {
+            let mut sender = lock(&self.sender);
+            if sender.is_past(number) {
+                return;
+            }
+            *sender = Sender { number, half: Some(Arc::new(write)), ..Sender::default() };
+        }
+        // Told before anything is read: what comes is for an engine that knows of the connection.
+        self.with(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_connected(now, LINK, Ok(()));
+            }
+        });
+        let task = self.runtime.spawn(read_all(Arc::downgrade(self), number, read));
+        self.keep(number, task.abort_handle());
+    }
+
+    fn keep(&self, number: Number, task: AbortHandle) {
+        {
+            let mut tasks = lock(&self.tasks);
+            tasks.retain(|(_, task)| !task.is_finished());
+            tasks.push((number, task));
+        }
+        // It may have been hung up before its task was on the list.
+        let is_past = lock(&self.sender).is_past(number);
+        if is_past {
+            self.abort(number);
+        }
+    }
+
+    fn abort(&self, number: Number) {
+        lock(&self.tasks).retain(|(of, task)| {
+            if *of <= number {
+                task.abort();
+            }
+            *of > number
+        });
+    }
+
+    /// Ends a connection from our side.
+    fn hang_up(&self, number: Number) {
+        self.end_sending(number);
+        self.abort(number);
+    }
+
+    fn end_sending(&self, number: Number) {
+        let mut sender = lock(&self.sender);
+        if !sender.is_past(number) {
+            *sender = Sender { number, over: true, ..Sender::default() };
+        }
+    }
+
+    /// The engine was closed: nothing holds the lane any more but its users.
+    fn retire(&self) {
+        self.hang_up(Number::MAX);
+        if let Some(task) = lock(&self.timekeeper).take() {
+            task.abort();
+        }
+    }
+
+    fn runtime_ended(self: &Arc<Lane>) {
+        let text = "the tokio runtime that this client lived in has ended";
+        let error = Error::new(ErrorKind::Runtime, Fate::Unknown, text);
+        self.with(|engine, now| engine.close_with(now, error));
+    }
+}
+
+/// Sends from `out` on; returns how much the system took.
+fn write(half: &WriteHalf, batch: &Batch, out: usize) -> io::Result<usize> {
+    let mut skip = out;
+    let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+    let mut count = 0;
+    for part in batch.parts() {
+        if skip >= part.len() {
+            skip -= part.len();
+            continue;
+        }
+        parts[count] = IoSlice::new(&part[skip..]);
+        skip = 0;
+        count += 1;
+        if count == PARTS_MAX {
+            break;
+        }
+    }
+    half.try_write(&parts[..count])
+}
+
+/// Reads one connection to its end.
+async fn read_all(weak: Weak<Lane>, number: Number, mut half: ReadHalf) {
+    let mut buffer = BytesMut::with_capacity(READ_BUFFER);
+    let mut need = 0;
+    let cause = loop {
+        make_room(&mut buffer, need);
+        match half.read(&mut buffer).await {
+            Ok(0) => break None,
+            Ok(_) => {}
+            Err(error) => break Some(error),
+        }
+        let Some(lane) = weak.upgrade() else { return };
+        need = lane.received(number, &mut buffer);
+    };
+    if let Some(lane) = weak.upgrade() {
+        lane.end_sending(number);
+        lane.with(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_closed(now, LINK, cause);
+            }
+        });
+    }
+}
+
+/// Room for what is to come: all that a long frame still needs, within reason.
+fn make_room(buffer: &mut BytesMut, need: usize) {
+    let ahead = need.min(READ_AHEAD.max(buffer.len()));
+    if buffer.capacity() - buffer.len() < READ_MIN.max(ahead) {
+        buffer.reserve(READ_BUFFER.max(ahead));
+    }
+}
+
+impl Lane {
+    /// Shows the engine what came; answers how much its next frame needs.
+    fn received(self: &Arc<Lane>, number: Number, buffer: &mut BytesMut) -> usize {
+        let capacity = buffer.capacity();
+        let mut rx = HostRx { bytes: Chunk::Open(std::mem::take(buffer)), capacity };
+        let progress = self.drive(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_bytes(now, LINK, &mut rx)
+            } else {
+                Progress { consumed: rx.bytes().len(), need: 0 }
+            }
+        });
+        match rx.bytes {
+            Chunk::Open(mut bytes) => {
+                bytes.advance(progress.consumed.min(bytes.len()));
+                *buffer = bytes;
+            }
+            Chunk::Frozen(bytes) => {
+                let rest = bytes.get(progress.consumed..).unwrap_or_default();
+                let ahead = progress.need.min(READ_AHEAD);
+                *buffer = BytesMut::with_capacity(READ_BUFFER.max(rest.len() + ahead));
+                buffer.extend_from_slice(rest);
+            }
+        }
+        progress.need
+    }
+}
+
+/// The task that calls the engine at its deadlines. It lives as long as the engine is open, so its
+/// end before that is the runtime's end.
+async fn keep_time(keeper: Timekeeper) {
+    loop {
+        let Ok(mut ready) = keeper.0.timer.readable().await else { return };
+        let mut count = [0u8; 8];
+        // Only clears the descriptor: the engine compares deadlines with the clock itself.
+        let _ = rustix::io::read(keeper.0.timer.get_ref(), &mut count);
+        ready.clear_ready();
+        drop(ready);
+        keeper.0.drive(|engine, now| engine.handle_deadline(now));
+    }
+}
+
+struct Timekeeper(Arc<Lane>);
+
+impl Drop for Timekeeper {
+    fn drop(&mut self) {
+        self.0.runtime_ended();
+    }
+}
+
+/// One hosted engine's door.
+#[derive(Clone)]
+pub(crate) struct HostPlace {
+    lane: Arc<Lane>,
+}
+
+impl HostPlace {
+    /// An engine in the present tokio runtime, which begins to connect.
+    pub(crate) fn open(options: Arc<Options>) -> Result<HostPlace, Error> {
+        let runtime = Handle::try_current().map_err(|_| {
+            let text = "Client::connect needs a tokio runtime: call it inside one, or make a \
+                        client over pinned cores with Cores::connect";
+            Error::new(ErrorKind::Runtime, Fate::NotSent, text)
+        })?;
+        let failed = |e: io::Error| {
+            Error::new(ErrorKind::Runtime, Fate::NotSent, format!("making a timer: {e}"))
+        };
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|e| failed(e.into()))?;
+        // Deprecated for descriptors that can be closed behind its back; this one is owned by it. The
+        // replacement is unsafe to call, which this crate forbids itself.
+        #[allow(deprecated)]
+        let timer = AsyncFd::new(fd).map_err(failed)?;
+        let topology = Arc::new(Topology::standalone(options));
+        let now = Instant::now();
+        let engine = Engine::new(HostOut::default(), topology, now, fastrand::u64(..));
+        let lane = Arc::new(Lane {
+            engine: Mutex::new(engine),
+            sender: Mutex::default(),
+            again: AtomicBool::new(false),
+            timer,
+            armed: Mutex::new(0),
+            tasks: Mutex::default(),
+            timekeeper: Mutex::default(),
+            runtime: runtime.clone(),
+        });
+        let task = runtime.spawn(keep_time(Timekeeper(lane.clone())));
+        *lock(&lane.timekeeper) = Some(task.abort_handle());
+        lane.with(|engine, now| engine.start(now));
+        Ok(HostPlace { lane })
+    }
+}
+
+/// What a hosted request owes.
+#[derive(Default)]
+pub(crate) struct Duty {
+    promised: bool,
+}
+
+impl Place for HostPlace {
+    type Out = HostOut;
+    type Duty = Duty;
+
+    fn with<T>(&self, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
+        self.lane.with(f)
+    }
+
+    #[inline]
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<HostOut>) -> T) -> T {
+        f(&mut lock(&self.lane.engine))
+    }
+
+    #[inline]
+    fn queue<T>(
+        &self,
+        duty: &mut Duty,
+        cx: &mut Context<'_>,
+        f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T,
+    ) -> T {
+        let now = Instant::now();
+        let mut engine = lock(&self.lane.engine);
+        let value = f(&mut engine, now);
+        let mut todo = Todo::take(&mut engine);
+        if todo.dirty && engine.replies_due(LINK) {
+            duty.promised = !std::mem::replace(&mut engine.out().promised, true);
+            todo.dirty = false;
+        }
+        drop(engine);
+        if todo.dirty {
+            self.lane.flush();
+        }
+        self.lane.act(todo);
+        if duty.promised {
+            cx.waker().wake_by_ref();
+        }
+        value
+    }
+
+    #[inline]
+    fn discharge(&self, duty: &mut Duty) {
+        if std::mem::take(&mut duty.promised) {
+            self.lane.flush();
+        }
+    }
+}
