@@ -1,6 +1,7 @@
 //! Tests about the whole process, each in a process of its own.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Runs `body` with nothing beside it: in a process that runs only the test of this name.
 #[track_caller]
@@ -21,6 +22,18 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
 /// Descriptors that this process has open.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("the table of descriptors").count()
+}
+
+/// Waits until `is_so`, for as long as a thread takes to leave the process after it was joined.
+pub(crate) fn soon(is_so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !is_so() {
+        if begun.elapsed() > Duration::from_secs(1) {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
 }
 
 /// Threads of this process whose name begins so.

@@ -36,7 +36,8 @@ async fn flood<P: Placement>(place: &P, client: &P::Client, wait: Duration) -> R
                 let count = match error.kind() {
                     ErrorKind::QueueFull => &ends.full,
                     ErrorKind::NotConnected | ErrorKind::Timeout => {
-                        assert!(began.elapsed() >= wait - MS, "{error}");
+                        // Counted from the turn that it was made in, which may be older.
+                        assert!(began.elapsed() >= wait / 2, "{error}");
                         &ends.late
                     }
                     _ => &ends.other,
@@ -74,20 +75,31 @@ async fn no_listener<P: Placement>(place: P) {
     assert_eq!(server.stats().commands, 4, "HELLO, two names and the GET");
 }
 
-/// A server that takes the connection and reads nothing after the set-up.
+/// A server that takes the connection and reads nothing after the set-up: 25,000 SETs of 4 KiB, 100 MB
+/// in all, from 50 tasks.
 async fn zero_window<P: Placement>(place: P) {
     let script = Script::new().expect("GET last").reply("+OK\r\n").stop_reading();
     let server = script.start().expect("a scripted server");
     let mut options = options_for(server.addr());
-    options.command_timeout = Some(50 * MS);
-    options.in_flight_max = 4_096;
+    options.command_timeout = Some(5 * MS);
     let client = place.connect(&options).await.expect("up");
-    client.get::<()>("last").await.expect("a reply");
+    client.get_within("last", 10_000 * MS).await.expect("a reply");
     let before = resident();
-    let ends = flood(&place, &client, 50 * MS).await;
+    let producers = (0..50).map(|_| {
+        let client = client.clone();
+        place.spawn(async move {
+            for _ in 0..500 {
+                let error = client.set::<()>("k", vec![b'x'; 4096]).await.expect_err("never read");
+                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            }
+        })
+    });
+    for producer in producers.collect::<Vec<_>>() {
+        producer.await.expect("its task");
+    }
     let grown = resident().saturating_sub(before);
     assert!(grown < MEMORY_MAX, "{grown} bytes more");
-    assert_eq!((ends.full.get(), ends.other.get()), (0, 0));
+    assert_eq!(client.counters().timeouts, 25_000);
 }
 
 /// case behaviour/20, R-115, R-101. Fails if what waits for a server is unbounded, is kept beyond its
