@@ -572,8 +572,7 @@ impl<K: Kernel> Io<K> {
     /// Puts the receiving half back, posts what it finished with and queues what it wants next.
     fn restore(&mut self, id: SocketId, mut recv: Recv, next: Next) {
         self.counters.bytes_copied += std::mem::take(&mut recv.copied);
-        while let Some(index) = recv.to_post.pop() {
-            let (ptr, len) = recv.block_for(index, &self.pool);
+        while let Some((index, ptr, len)) = recv.next_to_post(&self.pool) {
             // SAFETY: the block is held by `recv` until its index is consumed, and `recv` lives
             // until nothing of the cell is in the kernel; the index was just consumed (or new).
             unsafe { self.kernel.post(recv.group(), index, ptr, len) };

@@ -3,7 +3,10 @@
 //! A multishot receive fills blocks of the socket's own group. Bytes are handed to the handler in
 //! place; what it does not consume waits in its block if the kernel goes on writing there
 //! (incremental groups), and is moved into `spill` only when the block ends. A frame whose rest is
-//! known to be long is received straight into one exact buffer:
+//! known to be long is received straight into one exact buffer. A socket that receives large frames
+//! has only one block posted at a time, as long as the frames when they are alike: each then lands in
+//! a block of its own, and the multishot (which ends when the group is empty) cannot run ahead into
+//! blocks that would have to be copied together.
 //!
 //! ```text
 //!   Multi --need is large--> Ending --final completion--> Exact --full--> Multi
@@ -28,8 +31,20 @@ const EXACT_MIN: usize = 128 << 10;
 /// An exact buffer first holds at most this, then grows with what has come, so that an announced
 /// length alone reserves nothing.
 const EXACT_FIRST: usize = 4 << 20;
-/// Blocks with only small frames in a row after which blocks shrink again.
+/// Shows with only small frames in a row after which blocks shrink again.
 const SHRINK_AFTER: u32 = 64;
+/// A socket that receives frames of at least this length has one block posted at a time.
+const LARGE_MIN: usize = 32 << 10;
+/// Such a socket posts blocks of a whole frame up to this length.
+const LARGE_BLOCK_MAX: usize = 4 << 20;
+/// Where large frames differ in length, blocks are a quarter of one, within these limits, and what
+/// a frame then misses is received into an exact buffer: only its head is copied.
+const HEAD_MIN: usize = 16 << 10;
+const HEAD_MAX: usize = 64 << 10;
+/// Frames are alike when their lengths differ by no more than digits of a header do.
+const ALIKE: usize = 64;
+/// Shows without a large frame after which a socket is treated as one of small frames again.
+const LARGE_UNTIL: u32 = 8;
 
 /// What a handler did with the bytes it was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -132,6 +147,8 @@ enum State {
 
 struct Posted {
     block: Block,
+    /// How much of it was posted: a reserve may hold somewhat larger blocks.
+    len: usize,
     /// Bytes that the kernel delivered into it so far. The offset is ours to track (trap 3).
     filled: usize,
 }
@@ -159,6 +176,8 @@ pub(crate) struct Recv {
     /// What the handler said it misses beyond the spill or the waiting bytes.
     need: usize,
     exact: Option<Exact>,
+    /// The bytes being shown lie in an exact buffer.
+    exact_shown: bool,
     state: State,
     /// Whether receiving is switched on.
     on: bool,
@@ -166,8 +185,10 @@ pub(crate) struct Recv {
     end: Option<Option<i32>>,
     block_len: usize,
     small_run: u32,
-    /// Indices to be posted again, with their blocks.
-    pub(crate) to_post: Vec<u16>,
+    /// Length of the last large frame, while the socket receives such.
+    large: Option<usize>,
+    /// Indices that are not posted.
+    unposted: Vec<u16>,
     incremental: bool,
     pub(crate) copied: u64,
 }
@@ -181,12 +202,14 @@ impl Recv {
             spill: Vec::new(),
             need: 0,
             exact: None,
+            exact_shown: false,
             state: State::Off,
             on: true,
             end: None,
             block_len: BLOCK_MIN,
             small_run: 0,
-            to_post: (0..BLOCKS).collect(),
+            large: None,
+            unposted: (0..BLOCKS).rev().collect(),
             incremental,
             copied: 0,
         }
@@ -201,25 +224,26 @@ impl Recv {
         matches!(self.state, State::Multi | State::Ending | State::Exact)
     }
 
-    /// The memory for buffer `index`, which is about to be posted.
-    pub(crate) fn block_for(&mut self, index: u16, pool: &Pool) -> (*mut u8, u32) {
+    /// The next buffer to post, with its memory; `None` when enough are posted.
+    pub(crate) fn next_to_post(&mut self, pool: &Pool) -> Option<(u16, *mut u8, u32)> {
+        if self.large.is_some() && self.unposted.len() < BLOCKS as usize {
+            return None;
+        }
+        let index = self.unposted.pop()?;
         let fits = self.block_len..=self.block_len + self.block_len / 4;
         let cell = &mut self.posted[index as usize];
-        match cell.take() {
-            Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => {
-                *cell = Some(Posted { block: p.block, filled: 0 })
-            }
+        let block = match cell.take() {
+            Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => p.block,
             old => {
                 if let Some(p) = old {
                     let_go(p.block);
                 }
-                *cell = Some(Posted { block: pool.take(self.block_len), filled: 0 });
+                pool.take(self.block_len)
             }
-        }
-        match cell {
-            Some(p) => (p.block.as_mut_ptr(), p.block.len().min(u32::MAX as usize) as u32),
-            None => (std::ptr::null_mut(), 0),
-        }
+        };
+        let memory = block.as_mut_ptr();
+        *cell = Some(Posted { block, len: self.block_len, filled: 0 });
+        Some((index, memory, self.block_len as u32))
     }
 
     /// Lets all blocks go; nothing of this half may be in the kernel any more.
@@ -356,7 +380,7 @@ impl Recv {
         if let Some(w) = self.waiting.take_if(|w| w.index == index) {
             self.move_to_spill(&w);
         }
-        self.to_post.push(index);
+        self.unposted.push(index);
     }
 
     fn move_to_spill(&mut self, w: &Waiting) {
@@ -457,16 +481,42 @@ impl Recv {
         consume: &mut Consume<'_>,
     ) -> (Rx, Progress) {
         // An exact buffer is no larger than what is kept of it: a copy would save nothing.
-        let exact = matches!(&source, Source::Block(b) if b.len() > BLOCK_MAX + BLOCK_MAX / 4);
-        let may_slice = exact || pool.may_give_away(BLOCK_MAX);
+        let may_slice = match &source {
+            Source::Block(b) => self.exact_shown || pool.may_give_away(b.len()),
+            Source::Spill(_) => false,
+        };
         let mut rx = Rx { source, at, end, may_slice, copied: 0, longest: 0 };
         let progress = consume(&mut rx);
         self.copied += rx.copied;
         self.need = progress.need;
         let left = (end - at).saturating_sub(progress.consumed);
         let frame = if progress.need > 0 { left.saturating_add(progress.need) } else { 0 };
-        self.size_blocks(rx.longest.max(frame));
+        self.follow(rx.longest, rx.longest.max(frame));
         (rx, progress)
+    }
+
+    /// Follows what the socket receives: `whole` is the longest complete frame just shown (0 if none
+    /// was worth keeping), `longest` counts an unfinished one too.
+    fn follow(&mut self, whole: usize, longest: usize) {
+        if longest >= LARGE_MIN {
+            let alike = self.large.is_some_and(|last| last.abs_diff(longest) <= ALIKE);
+            self.block_len = if alike && self.incremental && longest <= LARGE_BLOCK_MAX {
+                longest
+            } else {
+                (longest / 4).clamp(HEAD_MIN, HEAD_MAX)
+            };
+            self.large = Some(longest);
+            self.small_run = 0;
+        } else if self.large.is_none() {
+            self.size_blocks(longest);
+        } else if whole < LARGE_MIN {
+            self.small_run += 1;
+            if self.small_run >= LARGE_UNTIL {
+                self.large = None;
+                self.small_run = 0;
+                self.block_len = BLOCK_MIN;
+            }
+        }
     }
 
     /// Blocks hold about four of the longest frames seen lately, inside the two limits.
@@ -501,13 +551,14 @@ impl Recv {
 
     /// Begins an exact buffer if the unfinished frame misses much, and more than its block takes.
     fn want_exact(&mut self, pool: &Pool) {
-        if self.exact.is_some() || self.need < EXACT_MIN {
+        let least = if self.large.is_some() { HEAD_MIN } else { EXACT_MIN };
+        if self.exact.is_some() || self.need < least {
             return;
         }
         let (have, room) = match (&self.waiting, self.spill.len()) {
             (Some(w), 0) => {
                 let block = self.posted.get(w.index as usize).and_then(Option::as_ref);
-                let room = block.map_or(0, |p| p.block.len() - p.filled);
+                let room = block.map_or(0, |p| p.len - p.filled);
                 (w.end - w.at, if self.incremental { room } else { 0 })
             }
             (None, n) if n > 0 => (n, 0),
@@ -572,7 +623,9 @@ impl Recv {
     fn deliver_exact(&mut self, pool: &Pool, consume: &mut Consume<'_>) {
         let Some(exact) = self.exact.take_if(|e| e.have >= e.total) else { return };
         let source = Source::Block(exact.block.clone());
+        self.exact_shown = true;
         let (_, progress) = self.call(source, 0, exact.have, pool, consume);
+        self.exact_shown = false;
         if progress.consumed == 0 && progress.need > 0 {
             // The frame turned out longer (an aggregate): go on in the same memory.
             let total = exact.have.saturating_add(progress.need);
@@ -643,3 +696,6 @@ fn grow_exact(exact: &mut Exact, len: usize, pool: &Pool, copied: &mut u64) {
     *copied += exact.have as u64;
     let_go(std::mem::replace(&mut exact.block, grown));
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,10 @@ impl<O: Outside> Engine<O> {
         if self.links.iter().all(Link::is_ready) {
             return Ok(Ok(()));
         }
+        // A task that is polled for other reasons meanwhile is listed once.
+        if self.starters.iter().any(|known| known.will_wake(&waker)) {
+            return Err(waker);
+        }
         self.starters.push(waker);
         Err(Waker::noop().clone())
     }

@@ -22,7 +22,7 @@ pub(crate) fn server() -> (Server, Options) {
 /// A client with the key that [`gets`] reads.
 pub(crate) async fn client(context: &LocalContext, options: &Options) -> LocalClient {
     let client = context.connect(options).await.expect("connects");
-    client.set::<()>("greeting", "hello").await.expect("SET");
+    client.set("greeting", "hello").await.expect("SET");
     client
 }
 

@@ -2,6 +2,8 @@
 
 mod books;
 mod clock;
+mod golden;
+mod traps;
 mod workload;
 
 use std::sync::Mutex;

@@ -39,8 +39,11 @@ pub(super) async fn unless<T>(
     .await
 }
 
+/// A future of whatever type.
+pub(super) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
 /// All outputs; the futures are polled in their order.
-pub(super) async fn all<T>(futures: Vec<Pin<Box<dyn Future<Output = T>>>>) -> Vec<T> {
+pub(super) async fn all<T>(futures: Vec<Boxed<'_, T>>) -> Vec<T> {
     let mut left: Vec<_> = futures.into_iter().map(Ok).collect();
     poll_fn(|cx| {
         let mut over = true;

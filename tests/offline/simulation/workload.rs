@@ -1,10 +1,9 @@
 //! A run of everything at once, drawn from a seed.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,13 +14,16 @@ use hedgerow::testing::{Asked, ModelServer, Reaction, Report, SimConfig, Simulat
 use hedgerow::{Error, LocalClient, LocalContext, Options};
 
 use super::books::Books;
-use super::clock::{all, pass, step, unless};
+use super::clock::{Boxed, all, pass, step, unless};
 
 /// Sizes around what has a border: the in-place body, the pooled body, blocks, exact buffers.
 const SIZES: [usize; 22] = [
     0, 1, 80, 86, 87, 4_086, 4_096, 4_097, 16_370, 16_383, 16_384, 16_385, 65_535, 65_536, 65_537,
     131_071, 131_072, 131_073, 262_143, 262_144, 262_145, 300_000,
 ];
+
+/// A value that is kept, and what it was when it came.
+type Kept = (Bytes, Vec<u8>);
 
 /// What a seed decided.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(seed: u64) -> Plan {
         let mut rng = Rng::with_seed(seed ^ 0x706c_616e);
-        let calm = seed % 4 == 0;
+        let calm = seed.is_multiple_of(4);
         let faults = match calm {
             true => SimConfig { seed, ..SimConfig::default() },
             false => SimConfig::chaos(seed),
@@ -137,8 +139,8 @@ pub(super) fn run(seed: u64) -> Run {
 }
 
 /// A thread that checks and drops what it is sent.
-fn dropper() -> (mpsc::Sender<(Bytes, Vec<u8>)>, std::thread::JoinHandle<Vec<String>>) {
-    let (send, receive) = mpsc::channel::<(Bytes, Vec<u8>)>();
+fn dropper() -> (mpsc::Sender<Kept>, JoinHandle<Vec<String>>) {
+    let (send, receive) = mpsc::channel::<Kept>();
     let body = move || {
         let odd = receive.into_iter().filter(|(kept, right)| kept != right);
         odd.map(|(kept, _)| format!("a kept value of {} bytes changed", kept.len())).collect()
@@ -177,8 +179,8 @@ struct Ground {
     client: LocalClient,
     books: Books,
     wrong: Rc<RefCell<Vec<String>>>,
-    drops: mpsc::Sender<(Bytes, Vec<u8>)>,
-    kept: Rc<RefCell<Vec<(Bytes, Vec<u8>)>>>,
+    drops: mpsc::Sender<Kept>,
+    kept: Rc<RefCell<Vec<Kept>>>,
     batches: Rc<Cell<usize>>,
 }
 
@@ -188,7 +190,7 @@ async fn drive(
     options: Options,
     books: Books,
     wrong: Rc<RefCell<Vec<String>>>,
-    drops: mpsc::Sender<(Bytes, Vec<u8>)>,
+    drops: mpsc::Sender<Kept>,
     mut rng: Rng,
 ) {
     let mut tasks = Vec::new();
@@ -324,7 +326,7 @@ impl Ground {
         self.batches.set(self.batches.get() + 1);
         let batch = self.batches.get();
         let limit = self.limit(rng);
-        let mut requests: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+        let mut requests: Vec<Boxed<'_, ()>> = Vec::new();
         for _ in 0..rng.u32(2..20) {
             let (ground, len) = (self.clone(), rng.usize(32..500));
             let large = if rng.u8(..) < 8 { 40_000 } else { 0 };
@@ -341,7 +343,7 @@ impl Ground {
         let limit = self.limit(rng);
         let after = Duration::from_micros(rng.u64(0..3_000));
         match rng.u8(0..4) {
-            0 => drop(self.client.incr::<i64>("never-polled")),
+            0 => drop(self.client.incr("never-polled")),
             1 => drop(unless(step(), self.count(limit, 0)).await),
             2 => drop(unless(pass(&self.core, after), self.echo(5_000, limit, 0)).await),
             _ => drop(unless(pass(&self.core, after), self.count(limit, 0)).await),
