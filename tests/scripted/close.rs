@@ -7,7 +7,8 @@ use hedgerow::prelude::*;
 use hedgerow::testing::{Admission, Close, Script, ScriptServer, Server};
 use hedgerow::{Error, ErrorKind, Fate};
 
-use crate::placement::{Client, Placement, on_each_placement, options_for, until};
+use crate::placement::{Client, Placement, on_each_placement, one_core, options_for, until};
+use crate::raw::PATIENCE;
 
 const MS: Duration = Duration::from_millis(1);
 const CALLS: usize = 100;
@@ -182,6 +183,85 @@ async fn clients_that_come_and_go_leave_nothing<P: Placement>(place: P) {
         }
     }
     until(&place, "the end of all", || server.stats().open == 0).await;
+}
+
+fn tokio_runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// case behaviour/21 d, R-011. Fails if two threads that close one client at once wait for each other.
+#[test]
+fn two_threads_may_close_at_once() {
+    let (server, runtime) = (silent(), tokio_runtime());
+    let options = options_for(server.addr());
+    let client = runtime.block_on(hedgerow::Client::connect(&options)).expect("up");
+    let call = runtime.spawn(client.get::<()>("k"));
+    assert!(server.wait_for("GET k", PATIENCE).is_some());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| runtime.block_on(client.close(20 * MS)));
+        }
+    });
+    let error = runtime.block_on(call).expect("its task").expect_err("never answered");
+    assert_eq!((error.kind(), error.fate()), (ErrorKind::Closed, Fate::Unknown));
+}
+
+/// design section 3, R-011. Fails if a request outlives the tokio runtime that its client lived in:
+/// connected, or between two attempts.
+#[test]
+fn requests_end_with_their_runtime() {
+    for connected in [true, false] {
+        let (server, runtime) = (silent(), tokio_runtime());
+        let mut options = options_for(server.addr());
+        options.command_timeout = None;
+        if !connected {
+            options.endpoint = hedgerow::Endpoint::tcp("127.0.0.1", 1);
+            options.reconnect.initial = Duration::from_secs(60);
+            options.reconnect.max = Duration::from_secs(60);
+        }
+        let entered = runtime.enter();
+        let client = hedgerow::Client::create(&options).expect("a client");
+        drop(entered);
+        let waiting = std::thread::spawn({
+            let client = client.clone();
+            move || {
+                let own = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                own.block_on(client.get::<()>("k"))
+            }
+        });
+        let begun = Instant::now();
+        while client.live_requests() != Some(1) && begun.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        if connected {
+            assert!(server.wait_for("GET k", PATIENCE).is_some());
+        }
+        runtime.shutdown_timeout(PATIENCE);
+        let error = waiting.join().expect("its thread").expect_err("nobody reads any more");
+        assert_eq!(error.kind(), ErrorKind::Runtime, "{error}");
+    }
+}
+
+/// case behaviour/21, R-011. Fails if cores that end leave a socket open, or are not joined at once.
+#[test]
+fn cores_end_with_calls_in_flight() {
+    let server = silent();
+    let options = options_for(server.addr());
+    let cores = one_core();
+    let sent = cores.run(move |core| {
+        let options = options.clone();
+        async move {
+            let client = core.connect(&options).await.expect("up");
+            drop(core.spawn(async move { client.get::<()>("k").await }));
+        }
+    });
+    sent.expect("run");
+    assert!(server.wait_for("GET k", PATIENCE).is_some());
+    let began = Instant::now();
+    drop(cores);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(server.wait_ended(0, PATIENCE).is_some());
 }
 
 on_each_placement!(
