@@ -1,4 +1,8 @@
-//! The `hedgerow` program.
+//! The `hedgerow` program: a load generator and a machine check for Redis and Valkey services.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

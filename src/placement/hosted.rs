@@ -11,7 +11,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use hedgerow_runtime::Batch;
@@ -139,8 +138,10 @@ struct Lane {
     /// A flush was asked for while another was under way.
     again: AtomicBool,
     timer: AsyncFd<rustix::fd::OwnedFd>,
-    /// The reader or the connect under way, and the timer's task.
+    /// The reader or the connect under way.
     tasks: Mutex<Vec<AbortHandle>>,
+    /// The timer's task, which holds the lane until the engine is closed.
+    timekeeper: Mutex<Option<AbortHandle>>,
     runtime: Handle,
 }
 
@@ -156,32 +157,58 @@ struct Todo {
     wakes: Vec<Waker>,
     arm: Option<Instant>,
     dirty: bool,
+    /// Somebody has promised to send.
+    promised: bool,
+    closed: bool,
 }
 
 impl Todo {
-    fn take(out: &mut HostOut) -> Todo {
+    fn take(engine: &mut Engine<HostOut>) -> Todo {
+        let closed = engine.is_closed();
+        let out = engine.out();
         Todo {
+            closed,
             asks: std::mem::take(&mut out.asks),
             wakes: std::mem::take(&mut out.wakes),
             arm: out.arm.take(),
             dirty: out.dirty,
+            promised: out.promised,
         }
     }
 }
 
 impl Lane {
-    /// Lets `f` have the engine; everything that it asked for is done after the lock.
+    /// Lets `f` have the engine; everything that it asked for is done after the lock, and what a
+    /// request has promised to send is left to it.
     fn with<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
-        let now = Instant::now();
-        let mut engine = lock(&self.engine);
-        let value = f(&mut engine, now);
-        let todo = Todo::take(engine.out());
-        drop(engine);
+        let (value, todo) = self.locked(Instant::now(), f);
+        if todo.dirty && !todo.promised {
+            self.flush();
+        }
+        self.act(todo);
+        value
+    }
+
+    /// As [`Lane::with`] for the reader and the deadlines, which keep promises too: a request that
+    /// is never polled again must not stall the others.
+    fn drive<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
+        let (value, todo) = self.locked(Instant::now(), f);
         if todo.dirty {
             self.flush();
         }
         self.act(todo);
         value
+    }
+
+    fn locked<T>(
+        &self,
+        now: Instant,
+        f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T,
+    ) -> (T, Todo) {
+        let mut engine = lock(&self.engine);
+        let value = f(&mut engine, now);
+        let todo = Todo::take(&mut engine);
+        (value, todo)
     }
 
     fn act(self: &Arc<Lane>, todo: Todo) {
@@ -190,6 +217,9 @@ impl Lane {
                 Ask::Connect(endpoint, by, keepalive) => self.begin(endpoint, by, keepalive),
                 Ask::Close => self.hang_up(),
             }
+        }
+        if todo.closed {
+            self.retire();
         }
         if let Some(at) = todo.arm {
             self.set_timer(at);
@@ -287,9 +317,7 @@ impl Lane {
         let weak = Arc::downgrade(self);
         let time = by.since(Instant::now());
         let task = self.runtime.spawn(async move {
-            let mut guard = Guard { lane: weak.clone(), armed: true };
             let outcome = connect(&endpoint, time, keepalive).await;
-            guard.armed = false;
             let Some(lane) = weak.upgrade() else { return };
             match outcome {
                 Ok((read, write)) => lane.connected(read, write),
@@ -322,6 +350,14 @@ impl Lane {
         }
     }
 
+    /// The engine was closed: nothing holds the lane any more but its users.
+    fn retire(&self) {
+        self.hang_up();
+        if let Some(task) = lock(&self.timekeeper).take() {
+            task.abort();
+        }
+    }
+
     fn runtime_ended(self: &Arc<Lane>) {
         let text = "the tokio runtime that this client lived in has ended";
         let error = Error::new(ErrorKind::Runtime, Fate::Unknown, text);
@@ -349,27 +385,8 @@ fn write(half: &WriteHalf, batch: &Batch, out: usize) -> io::Result<usize> {
     half.try_write(&parts[..count])
 }
 
-/// Tells the lane when its task is dropped before its time: the runtime ends.
-struct Guard {
-    lane: Weak<Lane>,
-    armed: bool,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.armed
-            && let Some(lane) = self.lane.upgrade()
-            // A task that we aborted ourselves belongs to a connection that is no more.
-            && lock(&lane.sender).half.is_some()
-        {
-            lane.runtime_ended();
-        }
-    }
-}
-
 /// Reads one connection to its end.
 async fn read_all(weak: Weak<Lane>, mut half: ReadHalf) {
-    let mut guard = Guard { lane: weak.clone(), armed: true };
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let mut need = 0;
     let cause = loop {
@@ -382,7 +399,6 @@ async fn read_all(weak: Weak<Lane>, mut half: ReadHalf) {
         let Some(lane) = weak.upgrade() else { return };
         need = lane.received(&mut buffer);
     };
-    guard.armed = false;
     if let Some(lane) = weak.upgrade() {
         *lock(&lane.sender) = Sender::default();
         lane.with(|engine, now| engine.handle_closed(now, LINK, cause));
@@ -402,7 +418,7 @@ impl Lane {
     fn received(self: &Arc<Lane>, buffer: &mut BytesMut) -> usize {
         let capacity = buffer.capacity();
         let mut rx = HostRx { bytes: Chunk::Open(std::mem::take(buffer)), capacity };
-        let progress = self.with(|engine, now| engine.handle_bytes(now, LINK, &mut rx));
+        let progress = self.drive(|engine, now| engine.handle_bytes(now, LINK, &mut rx));
         match rx.bytes {
             Chunk::Open(mut bytes) => {
                 bytes.advance(progress.consumed.min(bytes.len()));
@@ -419,18 +435,25 @@ impl Lane {
     }
 }
 
-async fn run_timer(weak: Weak<Lane>) {
+/// The task that calls the engine at its deadlines. It lives as long as the engine is open, so its
+/// end before that is the runtime's end.
+async fn keep_time(keeper: Timekeeper) {
     loop {
-        let Some(lane) = weak.upgrade() else { return };
-        // The lane must not be kept alive by its own timer: wait on it only for a while.
-        let waited = tokio::time::timeout(Duration::from_secs(1), lane.timer.readable()).await;
-        let Ok(ready) = waited else { continue };
-        let Ok(mut ready) = ready else { return };
+        let Ok(mut ready) = keeper.0.timer.readable().await else { return };
         let mut count = [0u8; 8];
-        let _ = rustix::io::read(lane.timer.get_ref(), &mut count);
+        // Only clears the descriptor: the engine compares deadlines with the clock itself.
+        let _ = rustix::io::read(keeper.0.timer.get_ref(), &mut count);
         ready.clear_ready();
         drop(ready);
-        lane.with(|engine, now| engine.handle_deadline(now));
+        keeper.0.drive(|engine, now| engine.handle_deadline(now));
+    }
+}
+
+struct Timekeeper(Arc<Lane>);
+
+impl Drop for Timekeeper {
+    fn drop(&mut self) {
+        self.0.runtime_ended();
     }
 }
 
@@ -466,9 +489,11 @@ impl HostPlace {
             again: AtomicBool::new(false),
             timer,
             tasks: Mutex::default(),
+            timekeeper: Mutex::default(),
             runtime: runtime.clone(),
         });
-        runtime.spawn(run_timer(Arc::downgrade(&lane)));
+        let task = runtime.spawn(keep_time(Timekeeper(lane.clone())));
+        *lock(&lane.timekeeper) = Some(task.abort_handle());
         lane.with(|engine, now| engine.start(now));
         Ok(HostPlace { lane })
     }
@@ -489,6 +514,11 @@ impl Place for HostPlace {
     }
 
     #[inline]
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<HostOut>) -> T) -> T {
+        f(&mut lock(&self.lane.engine))
+    }
+
+    #[inline]
     fn queue<T>(
         &self,
         duty: &mut Duty,
@@ -498,9 +528,8 @@ impl Place for HostPlace {
         let now = Instant::now();
         let mut engine = lock(&self.lane.engine);
         let value = f(&mut engine, now);
-        let due = engine.replies_due(LINK);
-        let mut todo = Todo::take(engine.out());
-        if todo.dirty && due {
+        let mut todo = Todo::take(&mut engine);
+        if todo.dirty && engine.replies_due(LINK) {
             duty.promised = !std::mem::replace(&mut engine.out().promised, true);
             todo.dirty = false;
         }

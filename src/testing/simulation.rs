@@ -123,7 +123,7 @@ impl Simulation {
     {
         let mut core = SimCore::new(&self.net, self.seed);
         let started = self.net.now();
-        let main = main(LocalContext::new(core.desk(), 0, 0));
+        let main = main(LocalContext::new(core.desk(), 0, None));
         let (ended, turns) = core.run(main, self.turns_max);
         let time = self.net.now().since(started);
         let remains = core.shut_down();

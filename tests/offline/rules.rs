@@ -41,8 +41,10 @@ const FOREIGN_WORDS: &[&str] = &["issue #", "session", "helper"];
 const ALLOWED_COMMENTS: &[&str] = &["tls", "ticket", "resum", "session_"];
 
 /// Calls of `sleep` in tests: (file, how many, what no event or simulated clock could tell).
-const SLEEPS: &[(&str, usize, &str)] =
-    &[("tests/offline/simulation/clock.rs", 1, "on the simulated clock, which takes no time")];
+const SLEEPS: &[(&str, usize, &str)] = &[
+    ("tests/offline/simulation/clock.rs", 1, "on the simulated clock, which takes no time"),
+    ("tests/scripted/placement.rs", 1, "the pauses of scenarios about time, on a core's timer"),
+];
 
 /// A file of the tree: its path from the root, with `/`, and its text.
 struct Source {

@@ -103,7 +103,11 @@ async fn every_third_of_fifty_is_dropped<P: Placement>(place: P) {
 /// Fails if a request that is dropped before its bytes are handed over is written
 /// after all, or if one that nobody polled is.
 async fn what_is_dropped_while_queued_is_never_written<P: Placement>(place: P) {
-    let server = Script::new().answer("GET", "$1\r\nx\r\n").start().expect("a scripted server");
+    let server = Script::new()
+        .answer("GET", "$1\r\nx\r\n")
+        .answer("SET", "+OK\r\n")
+        .start()
+        .expect("a scripted server");
     let client = place.connect(&options_for(server.addr())).await.expect("up");
     client.get::<String>("warm").await.expect("up");
     {

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod faults;
+mod handshake;
 mod placement;
 mod raw;
 mod requests;

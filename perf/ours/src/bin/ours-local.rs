@@ -1,0 +1,108 @@
+//! LocalClient on a pinned core: closed and open loop.
+
+use bytes::Bytes;
+use clap::Parser;
+use harness::{Arrivals, Keys, Lane, Workload, counter, now_ns, start};
+use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
+use hedgerow::{Cores, LocalClient, LocalContext};
+use ours::{one, options, repeat};
+use std::error::Error;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+
+#[derive(Parser)]
+#[command(about = "GET or SET through LocalClient on one pinned core")]
+struct Arguments {
+    #[command(flatten)]
+    workload: Workload,
+    /// Cpu of the core
+    #[arg(long, default_value_t = 1)]
+    cpu: u32,
+    /// What carries the bytes: u2, u1 or epoll; by default the best that the kernel has
+    #[arg(long)]
+    rung: Option<Rung>,
+    /// What the core does when nothing is due: park, adaptive or spin
+    #[arg(long, default_value = "park")]
+    park: ParkPolicy,
+}
+
+async fn drive(local: LocalContext, workload: Workload) -> Result<(), hedgerow::Error> {
+    let mut clients = Vec::new();
+    for _ in 0..workload.connections {
+        clients.push(local.connect(&options(&workload)?).await?);
+    }
+    start(&workload);
+    if workload.is_open() {
+        open_loop(&local, &clients, &workload).await
+    }
+    let lane = Lane::new();
+    let places = clients.iter().flat_map(|c| std::iter::repeat_n(c, workload.depth));
+    let mut publish = Some(publisher(local.clone()));
+    for (client, seed) in places.zip(0..) {
+        let (client, workload) = (client.clone(), workload.clone());
+        match publish.take() {
+            Some(publish) => drop(local.spawn(repeat(client, workload, seed, lane, publish))),
+            None => drop(local.spawn(repeat(client, workload, seed, lane, || ()))),
+        }
+    }
+    // The controller ends the process.
+    std::future::pending().await
+}
+
+/// Shows the core's counters to the controller at every 16th call, so seldom that it costs nothing.
+/// All are of one instant, so that one divided by another is exact.
+fn publisher(local: LocalContext) -> impl FnMut() {
+    let names = ["enters", "sends", "receives", "bytes_received", "bytes_copied"];
+    let shown = names.map(counter);
+    let mut calls = 0_u64;
+    move || {
+        calls += 1;
+        if calls % 16 == 1 {
+            let now = local.counters();
+            let counts =
+                [now.enters, now.sends, now.receives, now.bytes_received, now.bytes_copied];
+            for (shown, count) in shown.iter().zip(counts) {
+                shown.store(count, Relaxed);
+            }
+        }
+    }
+}
+
+/// Spawns a task for each arrival, then lets the core turn.
+async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Workload) -> ! {
+    let shared = Rc::new((workload.clone(), Bytes::from(workload.value())));
+    let lane = Lane::new();
+    let mut arrivals = Arrivals::new(workload.rate, 1);
+    let mut keys = Keys::new(workload.keys, 1);
+    let mut next = 0;
+    loop {
+        let now = now_ns();
+        while let Some(at) = arrivals.due(now) {
+            let (client, shared, key) = (clients[next].clone(), shared.clone(), *keys.roll());
+            next = (next + 1) % clients.len();
+            drop(local.spawn(async move {
+                one(&client, &key, &shared.0, &shared.1, lane).await;
+                lane.took(now_ns() - at);
+            }));
+        }
+        let mut turned = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut turned, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let Arguments { workload, cpu, rung, park } = Arguments::parse();
+    let cores = Cores::builder().cpus([cpu]).park(park).rung(rung).build()?;
+    for outcome in cores.run(move |local| drive(local, workload.clone()))? {
+        outcome?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What the programs of all doors share: one task's loop over one command.
+
+#![forbid(unsafe_code)]
+
+use bytes::Bytes;
+use harness::{Keys, Lane, Verb, Workload, now_ns};
+use hedgerow::Options;
+use hedgerow::prelude::*;
+use hedgerow::resp::FromReply;
+
+/// The crate's own defaults, for the workload's server.
+///
+/// # Errors
+/// What the crate says of the URL.
+pub fn options(workload: &Workload) -> Result<Options, hedgerow::Error> {
+    Options::from_url(&format!("redis://{}", workload.addr))
+}
+
+/// One command, its reply checked and counted.
+///
+/// # Panics
+/// If the command fails.
+pub async fn one<D: Door>(client: &D, key: &[u8], workload: &Workload, value: &Bytes, lane: &Lane)
+where
+    Bytes: FromReply<D::Kept>,
+    (): FromReply<D::Kept>,
+{
+    let right = match workload.verb {
+        Verb::Get => client.get::<Bytes>(key).await.expect("GET").len() == workload.size,
+        Verb::Set => client.set::<()>(key, value).await.is_ok(),
+    };
+    lane.check(right);
+}
+
+/// A task of the closed loop: one command after the other, for ever. Calls `after` after each.
+pub async fn repeat<D: Door>(
+    client: D,
+    workload: Workload,
+    seed: u64,
+    lane: &'static Lane,
+    mut after: impl FnMut(),
+) where
+    Bytes: FromReply<D::Kept>,
+    (): FromReply<D::Kept>,
+{
+    let mut keys = Keys::new(workload.keys, seed);
+    let value = Bytes::from(workload.value());
+    loop {
+        let key = keys.roll();
+        if workload.records_latency() {
+            let sent = now_ns();
+            one(&client, key, &workload, &value, lane).await;
+            lane.took(now_ns() - sent);
+        } else {
+            one(&client, key, &workload, &value, lane).await;
+        }
+        after();
+    }
+}

@@ -1,0 +1,102 @@
+//! The program: parse what was typed (`args`), decide what was meant (`plan`), run it (`bench`:
+//! `load` decides what is sent, `drive` sends it, `record` counts it) and report (`report`, then
+//! `table`, `json` and `hdr`). It uses the library's public doors only.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage. Every failure is one line on standard error.
+
+mod args;
+mod arrival;
+mod bench;
+mod doctor;
+mod door;
+mod drive;
+mod duration;
+mod fill;
+mod gate;
+mod hdr;
+mod hosted;
+mod json;
+mod keys;
+mod lane;
+mod load;
+mod machine;
+mod mix;
+mod output;
+mod pinned;
+mod plan;
+mod progress;
+mod rate;
+mod record;
+mod report;
+#[cfg(test)]
+mod sim;
+mod size;
+mod stop;
+mod table;
+mod target;
+mod threads;
+
+use args::{Args, Task};
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why the program ends without success.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line is wrong: exit code 2.
+    Usage(String),
+    /// Something failed: exit code 1.
+    Failed(String),
+}
+
+/// Runs the program.
+pub(crate) fn main() -> ExitCode {
+    let ended = match Args::try_parse() {
+        Ok(args) => run(args),
+        Err(error) => answer(&error),
+    };
+    let (code, line) = match ended {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Usage(line)) => (2, format!("{line} (see hedgerow --help)")),
+        Err(Failure::Failed(line)) => (1, line),
+    };
+    // Nobody is left to tell where standard error is closed.
+    let _ = writeln!(io::stderr(), "hedgerow: {line}");
+    ExitCode::from(code)
+}
+
+fn run(args: Args) -> Result<(), Failure> {
+    match args.task {
+        Task::Bench(args) => bench::run(*args),
+        Task::Doctor => doctor::run(),
+    }
+}
+
+/// Help and version are answers; everything else is wrong usage.
+fn answer(error: &clap::Error) -> Result<(), Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => say(&error.render().to_string()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            Err(Failure::Usage("say what to do: hedgerow bench or hedgerow doctor".into()))
+        }
+        _ => Err(Failure::Usage(args::one_line(error))),
+    }
+}
+
+/// Prints to standard output. A reader that went away is no failure; a full disk is.
+pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("standard output: cannot be written: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a remark to standard error.
+pub(crate) fn remark(line: &str) {
+    let _ = writeln!(io::stderr(), "hedgerow: {line}");
+}

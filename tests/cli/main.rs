@@ -1,0 +1,8 @@
+//! Black-box tests of the `hedgerow` program: the real binary, each test in a fresh folder.
+
+mod cases;
+mod failures;
+mod program;
+mod report;
+mod server;
+mod usage;
