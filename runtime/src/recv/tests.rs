@@ -264,12 +264,10 @@ fn a_small_need_is_asked_at_doubling_lengths() {
     let mut recv = Recv::new(GroupId(0), false);
     let _ = recv.start(&pool);
     let mut calls = 0;
-    let mut given = 0;
     for _ in 0..4 {
         let (index, ptr, len) = recv.next_to_post(&pool).unwrap();
         // SAFETY: the block has `len` bytes.
         unsafe { ptr.write_bytes(0, len as usize) };
-        given += len as usize;
         let more = Completion {
             more: true,
             buffer: Some(index),
@@ -277,7 +275,6 @@ fn a_small_need_is_asked_at_doubling_lengths() {
         };
         let _ = recv.on_completion(&more, &pool, &mut |_| {
             calls += 1;
-            assert!(rx.bytes().len() <= given);
             Progress { consumed: 0, need: 1 }
         });
     }
