@@ -31,8 +31,7 @@ async fn flood<P: Placement>(place: &P, client: &P::Client, wait: Duration) -> R
             let (client, ends) = (client.clone(), ends.clone());
             drop(place.spawn(async move {
                 let began = Instant::now();
-                let error =
-                    client.set::<()>("stale", vec![b'x'; 4096]).await.expect_err("no server");
+                let error = client.set("stale", vec![b'x'; 4096]).await.expect_err("no server");
                 let count = match error.kind() {
                     ErrorKind::QueueFull => &ends.full,
                     ErrorKind::NotConnected | ErrorKind::Timeout => {
@@ -89,7 +88,7 @@ async fn zero_window<P: Placement>(place: P) {
         let client = client.clone();
         place.spawn(async move {
             for _ in 0..500 {
-                let error = client.set::<()>("k", vec![b'x'; 4096]).await.expect_err("never read");
+                let error = client.set("k", vec![b'x'; 4096]).await.expect_err("never read");
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }
         })
@@ -139,19 +138,19 @@ async fn a_dropped_call_leaves_the_queue<P: Placement>(place: P) {
     options.queue_commands_max = 10;
     let client = place.create(&options).expect("valid options");
     for round in 0..100 {
-        let calls: Vec<_> = (0..10).map(|_| Box::pin(client.incr::<i64>("n"))).collect();
+        let calls: Vec<_> = (0..10).map(|_| Box::pin(client.incr("n"))).collect();
         let mut kept = Vec::new();
         for mut call in calls {
             assert!(futures::poll!(&mut call).is_pending(), "{round}");
             kept.push(call);
         }
-        let error = client.incr::<i64>("n").await.expect_err("full");
+        let error = client.incr("n").await.expect_err("full");
         assert_eq!((error.kind(), error.fate()), (ErrorKind::QueueFull, Fate::NotSent));
         assert!(error.is_transient());
     }
     assert_eq!(client.live_requests(), 0);
     server.faults().admit(Admission::Open);
-    assert_eq!(client.incr::<i64>("n").await.expect("up now"), 1);
+    assert_eq!(client.incr("n").await.expect("up now"), 1);
 }
 
 /// case behaviour/20. Fails if the bytes that wait are not bounded, or a call over the bound waits.
@@ -161,12 +160,12 @@ async fn waiting_bytes_are_bounded<P: Placement>(place: P) {
     let mut options = options_for(server.addr().expect("tcp"));
     options.queue_bytes_max = 10_000;
     let client = place.create(&options).expect("valid options");
-    let mut first = Box::pin(client.set::<()>("k", vec![b'x'; 9_000]));
+    let mut first = Box::pin(client.set("k", vec![b'x'; 9_000]));
     assert!(futures::poll!(&mut first).is_pending());
-    let error = client.set::<()>("k", vec![b'x'; 2_000]).await.expect_err("full");
+    let error = client.set("k", vec![b'x'; 2_000]).await.expect_err("full");
     assert_eq!((error.kind(), error.fate()), (ErrorKind::QueueFull, Fate::NotSent));
     drop(first);
-    let mut second = Box::pin(client.set::<()>("k", vec![b'x'; 2_000]));
+    let mut second = Box::pin(client.set("k", vec![b'x'; 2_000]));
     assert!(futures::poll!(&mut second).is_pending());
     server.faults().admit(Admission::Open);
     second.await.expect("up now");
