@@ -703,5 +703,8 @@ impl<K: Kernel> CoreDriver<K> {
         self.world.desk.ended.set(true);
         self.desk().close_all(self.core.local().now());
         self.core.shut_down(&mut self.world);
+        // An engine holds the desk that lists it: a client that outlives its core must not keep both.
+        let engines = std::mem::take(&mut *self.world.desk.engines.borrow_mut());
+        drop(engines);
     }
 }
