@@ -31,7 +31,7 @@ async fn count(mut step: impl AsyncFnMut()) -> u64 {
 }
 
 async fn put(client: &LocalClient, size: usize) {
-    client.set::<()>("key", vec![b'x'; size]).await.expect("the value is set");
+    client.set("key", vec![b'x'; size]).await.expect("the value is set");
 }
 
 /// Design section 2. Fails if a command whose answer owns nothing allocates: the command's bytes,
@@ -42,10 +42,10 @@ fn integers_nil_and_status_allocate_nothing() {
         let counts = on_core(rung, async |_, client| {
             let value = [b'x'; 64];
             [
-                count(async || drop(client.incr::<i64>("n").await.expect("a number"))).await,
+                count(async || drop(client.incr("n").await.expect("a number"))).await,
                 count(async || drop(client.get::<Option<Bytes>>("none").await.expect("nil"))).await,
-                count(async || client.set::<()>("key", &value[..]).await.expect("a status")).await,
-                count(async || drop(client.exists::<bool>("key").await.expect("a bool"))).await,
+                count(async || client.set("key", &value[..]).await.expect("a status")).await,
+                count(async || drop(client.exists("key").await.expect("a bool"))).await,
             ]
         });
         assert_eq!(counts, [0; 4], "{rung:?}: incr, get, set, exists");

@@ -15,7 +15,7 @@ const COUNTED: u64 = 400;
 fn large_values_are_seldom_copied() {
     for (size, percent_max) in [(64 << 10, 30), (1 << 20, 25)] {
         let (received, copied) = on_core(Rung::U2, move |context, client| async move {
-            client.set::<()>("key", vec![b'x'; size]).await.expect("the value is set");
+            client.set("key", vec![b'x'; size]).await.expect("the value is set");
             let mut before = context.counters();
             for turn in 0..WARM + COUNTED {
                 if turn == WARM {
