@@ -72,7 +72,7 @@ async fn a_command_without_a_connection_was_connecting<P: Placement>(place: P) {
 async fn a_snapshot_tells_of_the_connection<P: Placement>(place: P) {
     let server = Script::new().answer("SET", "+OK\r\n").start().expect("a scripted server");
     let client = place.connect(&options_for(server.addr())).await.expect("up");
-    client.set::<()>("k", "v").await.expect("set");
+    client.set("k", "v").await.expect("set");
     let waits = place.spawn({
         let client = client.clone();
         async move { client.get_within("longer", 10_000 * MS).await }
@@ -104,7 +104,7 @@ async fn errors_hold_no_key_value_or_password<P: Placement>(place: P) {
     options.password = Some(hedgerow::config::Secret::new("hush-password"));
     options.command_timeout = Some(20 * MS);
     let client = place.connect(&options).await.expect("up");
-    let error = client.set::<()>("hush-key", "hush-value").await.expect_err("no answer");
+    let error = client.set("hush-key", "hush-value").await.expect_err("no answer");
     let told = format!("{error} {error:?} {:?} {options:?} {client:?}", error.diagnostics());
     assert!(!told.contains("hush"), "{told}");
     assert!(seen(&error).hint().contains("check"), "{}", seen(&error).hint());
@@ -143,7 +143,7 @@ async fn stuck<P: Placement>(place: &P, options: &Options) -> P::Client {
     let value = vec![b'x'; 1 << 20];
     for _ in 0..16 {
         let (client, value) = (client.clone(), value.clone());
-        drop(place.spawn(async move { client.set::<()>("k", value).await }));
+        drop(place.spawn(async move { client.set("k", value).await }));
     }
     place.pause(20 * MS).await;
     client
@@ -180,7 +180,7 @@ async fn a_lost_connection_tells_fates_apart<P: Placement>(place: P) {
     let bulky: Vec<_> = (0..4)
         .map(|_| {
             let (client, value) = (client.clone(), value.clone());
-            place.spawn(async move { client.set::<()>("k", value).await.expect_err("lost") })
+            place.spawn(async move { client.set("k", value).await.expect_err("lost") })
         })
         .collect();
     place.pause(20 * MS).await;
@@ -242,7 +242,7 @@ async fn a_ring_of_one_never_stalls<P: Placement>(place: P) {
     options.in_flight_max = 1;
     options.command_timeout = None;
     let client = place.connect(&options).await.expect("up");
-    let calls = (0..20).map(|i| client.set::<()>(format!("k{i}"), i));
+    let calls = (0..20).map(|i| client.set(format!("k{i}"), i));
     for outcome in futures::future::join_all(calls).await {
         outcome.expect("set");
     }

@@ -15,7 +15,7 @@ async fn dropped_connects<P: Placement>(place: P) {
     let server = Server::start().expect("a server");
     let options = options_for(server.addr().expect("tcp"));
     let first = place.connect(&options).await.expect("up");
-    first.ping::<()>().await.expect("an answer");
+    first.ping().await.expect("an answer");
     drop(first);
     until(&place, "the end of the first", || server.stats().open == 0).await;
     place.pause(Duration::from_millis(20)).await;

@@ -39,7 +39,7 @@ async fn a_lost_connection_comes_back_by_itself<P: Placement>(place: P) {
     assert_eq!(seen, [Disconnected, Connecting, Connected]);
     assert!(client.is_connected());
     assert_eq!(client.counters().connects, 2);
-    client.ping::<()>().await.expect("up again");
+    client.ping().await.expect("up again");
 }
 
 /// Fails if a client says that it is connected while nothing listens, or its states go on
@@ -72,16 +72,16 @@ async fn an_accepted_command_is_never_sent_again<P: Placement>(place: P) {
     ] {
         let server = once(script);
         let client = place.connect(&options_for(server.addr())).await.expect("up");
-        let error = client.incr::<i64>("n").await.expect_err("lost");
+        let error = client.incr("n").await.expect_err("lost");
         assert_eq!((error.kind(), error.fate()), (ErrorKind::Disconnected, Fate::Unknown));
-        client.ping::<()>().await.expect("a new connection");
+        client.ping().await.expect("a new connection");
         let sent = server.received().iter().filter(|r| r.text() == "INCR n").count();
         assert_eq!(sent, 1);
     }
     let server = Server::start().expect("a server");
     let client = place.connect(&options_for(server.addr().expect("tcp"))).await.expect("up");
     server.faults().disconnect_on("INCR", Cut::AfterRunning, Close::Reset, 1);
-    client.incr::<i64>("n").await.expect_err("lost");
+    client.incr("n").await.expect_err("lost");
     assert_eq!(client.get::<i64>("n").await.expect("a value"), 1);
 }
 
@@ -94,7 +94,7 @@ async fn a_waiting_command_is_sent_once_connected<P: Placement>(place: P) {
     let calls: Vec<_> = (0..10)
         .map(|_| {
             let client = client.clone();
-            place.spawn(async move { client.incr::<i64>("n").await })
+            place.spawn(async move { client.incr("n").await })
         })
         .collect();
     until(&place, "ten requests", || client.live_requests() == 10).await;
@@ -134,7 +134,7 @@ async fn many_connections_all_come_back<P: Placement>(place: P) {
     assert_ne!(error.fate(), Fate::Answered);
     server.faults().admit(Admission::Open);
     until(&place, "all connections", || server.stats().open == 50).await;
-    let calls = (0..100).map(|i| client.set::<()>(format!("k{i}"), i));
+    let calls = (0..100).map(|i| client.set(format!("k{i}"), i));
     for outcome in futures::future::join_all(calls).await {
         outcome.expect("set");
     }
@@ -174,7 +174,7 @@ async fn refusals_are_met_ever_more_slowly<P: Placement>(place: P) {
     options.reconnect.initial = 10 * MS;
     options.reconnect.max = 160 * MS;
     let client = place.connect(&options).await.expect("up");
-    client.ping::<()>().await.expect("an answer");
+    client.ping().await.expect("an answer");
     let mut states = client.states();
     server.faults().admit(Admission::Refuse);
     server.faults().disconnect_all(Close::End);

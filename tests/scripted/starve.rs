@@ -103,7 +103,7 @@ async fn a_big_reply_delays_no_other_connection<P: Placement>(place: P) {
     let big = place.connect(&options_of(&one)).await.expect("up");
     let small = place.connect(&options_of(&other)).await.expect("up");
     let value: Vec<u8> = (0..64 << 20).map(|i: u32| (i % 251) as u8).collect();
-    big.set::<()>("big", Bytes::from(value.clone())).await.expect("set");
+    big.set("big", Bytes::from(value.clone())).await.expect("set");
     let mut longest = Vec::new();
     for _ in 0..TRIES {
         let whole = async {
@@ -134,7 +134,7 @@ async fn a_long_pipeline_delays_no_other_connection<P: Placement>(place: P) {
         let pipeline = place.spawn({
             let busy = busy.clone();
             async move {
-                let calls: Vec<_> = (0..100_000).map(|_| busy.incr::<i64>("n")).collect();
+                let calls: Vec<_> = (0..100_000).map(|_| busy.incr("n")).collect();
                 let replies = join_all(calls).await;
                 replies.into_iter().map(|r| r.expect("a reply")).collect::<Vec<_>>()
             }
@@ -162,7 +162,7 @@ async fn a_server_that_stood_still_is_kept<P: Placement>(place: P) {
     let mut options = options_of(&server);
     options.command_timeout = Some(40 * MS);
     let client = place.connect(&options).await.expect("up");
-    client.set::<()>("k", "v").await.expect("set");
+    client.set("k", "v").await.expect("set");
     server.faults().pause();
     let calls = (0..10).map(|_| client.get::<String>("k"));
     for outcome in join_all(calls.collect::<Vec<_>>()).await {
