@@ -596,10 +596,11 @@ fn what_users_keep_is_bounded<K: Kernel>(make: fn() -> K) {
     let into = kept.clone();
     rig.probe.keep = Some(Box::new(move |number, bytes| into.borrow_mut().push((number, bytes))));
     rig.heard(id, count);
-    let bound = 64 * MIB + 8 * 256 * KIB;
-    assert!(rig.core.io.retained() <= bound, "{} bytes are retained", rig.core.io.retained());
-    assert!(rig.core.io.retained() > 32 * MIB, "slices are not counted");
-    assert!(rig.probe.sliced < count, "above the bound values are copied");
+    // A buffer of one value alone costs no more than a copy would; blocks beyond that are bounded.
+    let alone = count * (len + 4) * 5 / 4;
+    let (bound, retained) = (64 * MIB + 8 * 256 * KIB, rig.core.io.retained());
+    assert!(retained <= bound.max(alone), "{retained} bytes are retained");
+    assert!(retained > 32 * MIB && rig.probe.sliced > 0, "slices are not counted");
     for (number, bytes) in kept.borrow().iter() {
         assert!(bytes[4..] == *text(*number, len));
     }
@@ -911,14 +912,16 @@ fn a_panic_ends_its_own_task<K: Kernel>(make: fn() -> K) {
         panic!("in a task");
     });
     let dropped = local.spawn(PanicsWhenDropped);
-    drop(local.spawn(async { PanicsWhenDropped }));
+    // Nobody takes this output, so the core drops it.
+    drop(local.spawn(async { [PanicsWhenDropped] }));
     local.remote().run(|| panic!("in a job")).unwrap();
     let told = Rc::new(RefCell::new(Vec::new()));
     let into = told.clone();
     let listens = rig.spawn(async move {
         let plain: Result<(), _> = plain.await;
         into.borrow_mut().push(plain.unwrap_err().message().to_owned());
-        into.borrow_mut().push(dropped.await.unwrap_err().message().to_owned());
+        let dropped = dropped.await.unwrap_err().message().to_owned();
+        into.borrow_mut().push(dropped);
     });
     peer.write_all(&message(0, &[9])).unwrap();
     rig.heard(id, 1);

@@ -29,7 +29,7 @@ use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::{Batch, Progress};
 
 use crate::config::Options;
-use crate::connection::{Encoded, Owner, Push};
+use crate::connection::{Encoded, Owner, Push, full, is_full};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{Frame, ServerError, Step};
 use crate::route::{self, Verdict};
@@ -590,6 +590,12 @@ impl<O: Outside> Engine<O> {
             }
             Owner::Nobody => {
                 link.connection.in_flight.answer();
+                // A RESP2 set-up may ask nothing else that a full server could refuse.
+                if let Some(error) = ServerError::from_frame(&frame).filter(is_full) {
+                    let error = full(error).with_node(&self.options.endpoint);
+                    self.lose(now, at, error, false);
+                    return false;
+                }
                 self.admit_waiting();
                 false
             }

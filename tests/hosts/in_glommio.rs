@@ -1,8 +1,8 @@
 //! Inside glommio.
 
-use hedgerow::{Embedded, host};
+use hedgerow::host;
 
-use crate::load::{GETS, RUNGS, TASKS, client, gets, server, share, timers};
+use crate::load::{GETS, RUNGS, TASKS, client, counted, gets, idle, server, share, timers};
 
 /// Trap 14. Fails if glommio's streams no longer begin with a POLL_ADD (the driver would spin, or
 /// hang), or a command, a reply or a deadline of a host's task is lost, on any rung.
@@ -12,8 +12,7 @@ fn sequential_and_concurrent_gets() {
     for rung in RUNGS {
         let executor = glommio::LocalExecutorBuilder::default().make();
         executor.expect("glommio starts: it needs locked memory, `ulimit -l`").run(async {
-            let (context, driver) = Embedded::builder().rung(rung).build().expect("a core");
-            assert_eq!(driver.rung(), rung);
+            let (context, driver, turns) = counted(rung);
             let driving = host::glommio::spawn(driver).expect("a queue");
             let client = client(&context, &options).await;
             gets(&client, GETS).await;
@@ -25,6 +24,7 @@ fn sequential_and_concurrent_gets() {
                 task.await;
             }
             timers(&server, &context, &client).await;
+            idle(&context, &turns).await;
             driving.cancel().await;
         });
     }

@@ -1,13 +1,12 @@
 //! Inside monoio, on both of its drivers.
 
 use hedgerow::runtime::caps::Rung;
-use hedgerow::{Embedded, Options, host, testing::Server};
+use hedgerow::{Options, host, testing::Server};
 
-use crate::load::{GETS, RUNGS, TASKS, client, gets, server, share, timers};
+use crate::load::{GETS, RUNGS, TASKS, client, counted, gets, idle, server, share, timers};
 
 async fn load(server: &Server, options: &Options, rung: Rung) {
-    let (context, driver) = Embedded::builder().rung(rung).build().expect("a core");
-    assert_eq!(driver.rung(), rung);
+    let (context, driver, turns) = counted(rung);
     let _driving = monoio::spawn(host::monoio::drive(driver));
     let client = client(&context, options).await;
     gets(&client, GETS).await;
@@ -19,6 +18,7 @@ async fn load(server: &Server, options: &Options, rung: Rung) {
         task.await;
     }
     timers(server, &context, &client).await;
+    idle(&context, &turns).await;
 }
 
 /// Trap 14. Fails if a command, a reply or a deadline of a host's task is lost on its way between our
