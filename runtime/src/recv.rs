@@ -696,3 +696,6 @@ fn grow_exact(exact: &mut Exact, len: usize, pool: &Pool, copied: &mut u64) {
     *copied += exact.have as u64;
     let_go(std::mem::replace(&mut exact.block, grown));
 }
+
+#[cfg(test)]
+mod tests;

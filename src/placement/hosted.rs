@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
-use hedgerow_runtime::Batch;
 use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::{Batch, Progress};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -80,20 +80,29 @@ impl Received for HostRx {
     fn count_copy(&mut self, _n: usize) {}
 }
 
+/// The number of a connection of one lane. What is asked for is done after the lock, on whichever
+/// thread asked, so every step says which connection it means: a step of an earlier one that comes
+/// late touches nothing.
+type Number = u64;
+
 enum Ask {
-    Connect(Endpoint, Instant, Option<Keepalive>),
-    Close,
+    Connect(Number, Endpoint, Instant, Option<Keepalive>),
+    Close(Number),
 }
 
 /// What the engine asked for under the lock.
 #[derive(Default)]
 pub(crate) struct HostOut {
     dirty: bool,
+    /// The latest connection.
+    connection: Number,
     /// Somebody has promised to send.
     promised: bool,
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
     arm: Option<Instant>,
+    /// How often it was armed.
+    arms: u64,
 }
 
 impl Outside for HostOut {
@@ -103,14 +112,16 @@ impl Outside for HostOut {
         self.dirty = true;
     }
     fn connect(&mut self, _: LinkId, to: &Endpoint, by: Instant, keepalive: Option<Keepalive>) {
-        self.asks.push(Ask::Connect(to.clone(), by, keepalive));
+        self.connection += 1;
+        self.asks.push(Ask::Connect(self.connection, to.clone(), by, keepalive));
     }
     fn close(&mut self, _link: LinkId) {
-        self.asks.push(Ask::Close);
+        self.asks.push(Ask::Close(self.connection));
     }
     fn receive(&mut self, _link: LinkId, _on: bool) {}
     fn arm(&mut self, at: Instant, _fine: bool) {
         self.arm = Some(at);
+        self.arms += 1;
     }
     fn wake(&mut self, waker: Waker) {
         self.wakes.push(waker);
@@ -123,12 +134,22 @@ impl Outside for HostOut {
 /// The sending side of the present connection.
 #[derive(Default)]
 struct Sender {
+    /// Which connection, and whether it is over already.
+    number: Number,
+    over: bool,
     half: Option<Arc<WriteHalf>>,
     batch: Batch,
     /// Bytes of the batch that are out.
     out: usize,
     /// A task waits until the socket takes bytes again.
     blocked: bool,
+}
+
+impl Sender {
+    /// Whether this connection is over, or was followed by another.
+    fn is_past(&self, number: Number) -> bool {
+        self.number > number || (self.number == number && self.over)
+    }
 }
 
 /// One engine with its connection.
@@ -138,8 +159,10 @@ struct Lane {
     /// A flush was asked for while another was under way.
     again: AtomicBool,
     timer: AsyncFd<rustix::fd::OwnedFd>,
+    /// Which arming is in the timer.
+    armed: Mutex<u64>,
     /// The reader or the connect under way.
-    tasks: Mutex<Vec<AbortHandle>>,
+    tasks: Mutex<Vec<(Number, AbortHandle)>>,
     /// The timer's task, which holds the lane until the engine is closed.
     timekeeper: Mutex<Option<AbortHandle>>,
     runtime: Handle,
@@ -155,7 +178,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Todo {
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
-    arm: Option<Instant>,
+    arm: Option<(u64, Instant)>,
     dirty: bool,
     /// Somebody has promised to send.
     promised: bool,
@@ -170,7 +193,7 @@ impl Todo {
             closed,
             asks: std::mem::take(&mut out.asks),
             wakes: std::mem::take(&mut out.wakes),
-            arm: out.arm.take(),
+            arm: out.arm.take().map(|at| (out.arms, at)),
             dirty: out.dirty,
             promised: out.promised,
         }
@@ -214,22 +237,30 @@ impl Lane {
     fn act(self: &Arc<Lane>, todo: Todo) {
         for ask in todo.asks {
             match ask {
-                Ask::Connect(endpoint, by, keepalive) => self.begin(endpoint, by, keepalive),
-                Ask::Close => self.hang_up(),
+                Ask::Connect(number, endpoint, by, keepalive) => {
+                    self.begin(number, endpoint, by, keepalive);
+                }
+                Ask::Close(number) => self.hang_up(number),
             }
         }
         if todo.closed {
             self.retire();
         }
-        if let Some(at) = todo.arm {
-            self.set_timer(at);
+        if let Some((arms, at)) = todo.arm {
+            self.set_timer(arms, at);
         }
         for waker in todo.wakes {
             waker.wake();
         }
     }
 
-    fn set_timer(&self, at: Instant) {
+    fn set_timer(&self, arms: u64, at: Instant) {
+        // Of two threads the one that asked last wins, whichever comes here first.
+        let mut armed = lock(&self.armed);
+        if arms <= *armed {
+            return;
+        }
+        *armed = arms;
         let ns = if at == Instant::NEVER { 0 } else { at.as_nanos().max(1) };
         let value =
             Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
@@ -288,7 +319,7 @@ impl Lane {
         engine.out().dirty = false;
         engine.out().promised = false;
         let batch = &mut sender.batch;
-        engine.flush(LINK, |queued| {
+        engine.flush(Instant::now(), LINK, |queued| {
             std::mem::swap(batch, queued);
             true
         });
@@ -313,46 +344,86 @@ impl Lane {
 
     // --- Connecting and receiving --------------------------------------------------------------
 
-    fn begin(self: &Arc<Lane>, endpoint: Endpoint, by: Instant, keepalive: Option<Keepalive>) {
+    fn begin(
+        self: &Arc<Lane>,
+        number: Number,
+        endpoint: Endpoint,
+        by: Instant,
+        keepalive: Option<Keepalive>,
+    ) {
         let weak = Arc::downgrade(self);
         let time = by.since(Instant::now());
         let task = self.runtime.spawn(async move {
             let outcome = connect(&endpoint, time, keepalive).await;
             let Some(lane) = weak.upgrade() else { return };
             match outcome {
-                Ok((read, write)) => lane.connected(read, write),
-                Err(error) => {
-                    lane.with(|engine, now| engine.handle_connected(now, LINK, Err(error)));
-                }
+                Ok((read, write)) => lane.connected(number, read, write),
+                Err(error) => lane.with(|engine, now| {
+                    if engine.out().connection == number {
+                        engine.handle_connected(now, LINK, Err(error));
+                    }
+                }),
             }
         });
-        self.keep(task.abort_handle());
+        self.keep(number, task.abort_handle());
     }
 
-    fn connected(self: &Arc<Lane>, read: ReadHalf, write: WriteHalf) {
-        *lock(&self.sender) = Sender { half: Some(Arc::new(write)), ..Sender::default() };
-        let task = self.runtime.spawn(read_all(Arc::downgrade(self), read));
-        self.keep(task.abort_handle());
-        self.with(|engine, now| engine.handle_connected(now, LINK, Ok(())));
+    fn connected(self: &Arc<Lane>, number: Number, read: ReadHalf, write: WriteHalf) {
+        {
+            let mut sender = lock(&self.sender);
+            if sender.is_past(number) {
+                return;
+            }
+            *sender = Sender { number, half: Some(Arc::new(write)), ..Sender::default() };
+        }
+        // Told before anything is read: what comes is for an engine that knows of the connection.
+        self.with(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_connected(now, LINK, Ok(()));
+            }
+        });
+        let task = self.runtime.spawn(read_all(Arc::downgrade(self), number, read));
+        self.keep(number, task.abort_handle());
     }
 
-    fn keep(&self, task: AbortHandle) {
-        let mut tasks = lock(&self.tasks);
-        tasks.retain(|t| !t.is_finished());
-        tasks.push(task);
+    fn keep(&self, number: Number, task: AbortHandle) {
+        {
+            let mut tasks = lock(&self.tasks);
+            tasks.retain(|(_, task)| !task.is_finished());
+            tasks.push((number, task));
+        }
+        // It may have been hung up before its task was on the list.
+        let is_past = lock(&self.sender).is_past(number);
+        if is_past {
+            self.abort(number);
+        }
     }
 
-    /// Ends the present connection from our side.
-    fn hang_up(&self) {
-        *lock(&self.sender) = Sender::default();
-        for task in lock(&self.tasks).drain(..) {
-            task.abort();
+    fn abort(&self, number: Number) {
+        lock(&self.tasks).retain(|(of, task)| {
+            if *of <= number {
+                task.abort();
+            }
+            *of > number
+        });
+    }
+
+    /// Ends a connection from our side.
+    fn hang_up(&self, number: Number) {
+        self.end_sending(number);
+        self.abort(number);
+    }
+
+    fn end_sending(&self, number: Number) {
+        let mut sender = lock(&self.sender);
+        if !sender.is_past(number) {
+            *sender = Sender { number, over: true, ..Sender::default() };
         }
     }
 
     /// The engine was closed: nothing holds the lane any more but its users.
     fn retire(&self) {
-        self.hang_up();
+        self.hang_up(Number::MAX);
         if let Some(task) = lock(&self.timekeeper).take() {
             task.abort();
         }
@@ -386,7 +457,7 @@ fn write(half: &WriteHalf, batch: &Batch, out: usize) -> io::Result<usize> {
 }
 
 /// Reads one connection to its end.
-async fn read_all(weak: Weak<Lane>, mut half: ReadHalf) {
+async fn read_all(weak: Weak<Lane>, number: Number, mut half: ReadHalf) {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let mut need = 0;
     let cause = loop {
@@ -397,11 +468,15 @@ async fn read_all(weak: Weak<Lane>, mut half: ReadHalf) {
             Err(error) => break Some(error),
         }
         let Some(lane) = weak.upgrade() else { return };
-        need = lane.received(&mut buffer);
+        need = lane.received(number, &mut buffer);
     };
     if let Some(lane) = weak.upgrade() {
-        *lock(&lane.sender) = Sender::default();
-        lane.with(|engine, now| engine.handle_closed(now, LINK, cause));
+        lane.end_sending(number);
+        lane.with(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_closed(now, LINK, cause);
+            }
+        });
     }
 }
 
@@ -415,10 +490,16 @@ fn make_room(buffer: &mut BytesMut, need: usize) {
 
 impl Lane {
     /// Shows the engine what came; answers how much its next frame needs.
-    fn received(self: &Arc<Lane>, buffer: &mut BytesMut) -> usize {
+    fn received(self: &Arc<Lane>, number: Number, buffer: &mut BytesMut) -> usize {
         let capacity = buffer.capacity();
         let mut rx = HostRx { bytes: Chunk::Open(std::mem::take(buffer)), capacity };
-        let progress = self.drive(|engine, now| engine.handle_bytes(now, LINK, &mut rx));
+        let progress = self.drive(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_bytes(now, LINK, &mut rx)
+            } else {
+                Progress { consumed: rx.bytes().len(), need: 0 }
+            }
+        });
         match rx.bytes {
             Chunk::Open(mut bytes) => {
                 bytes.advance(progress.consumed.min(bytes.len()));
@@ -488,6 +569,7 @@ impl HostPlace {
             sender: Mutex::default(),
             again: AtomicBool::new(false),
             timer,
+            armed: Mutex::new(0),
             tasks: Mutex::default(),
             timekeeper: Mutex::default(),
             runtime: runtime.clone(),

@@ -49,7 +49,7 @@ impl Log {
 /// let outcome = simulation.run(async move |core| {
 ///     let client = core.connect(&options).await?;
 ///     core.sleep(Duration::from_secs(3600)).await;
-///     client.incr::<i64>("visits").await
+///     client.incr("visits").await
 /// });
 /// assert_eq!(outcome.checked()?, 1);
 /// assert_eq!(server.value("visits").as_deref(), Some(&b"1"[..]));

@@ -3,7 +3,7 @@
 use hedgerow::{Embedded, ErrorKind, host};
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 
-use crate::load::{GETS, RUNGS, TASKS, client, gets, server, share, timers};
+use crate::load::{GETS, RUNGS, TASKS, client, counted, gets, idle, server, share, timers};
 
 /// Runs `main` in a current-thread runtime.
 fn inside<T>(main: impl Future<Output = T>) -> T {
@@ -18,8 +18,7 @@ fn sequential_and_concurrent_gets() {
     let (server, options) = server();
     for rung in RUNGS {
         inside(async {
-            let (context, driver) = Embedded::builder().rung(rung).build().expect("a core");
-            assert_eq!(driver.rung(), rung);
+            let (context, driver, turns) = counted(rung);
             let driving = spawn_local(host::tokio::drive(driver));
             let client = client(&context, &options).await;
             gets(&client, GETS).await;
@@ -30,6 +29,7 @@ fn sequential_and_concurrent_gets() {
             }
             tasks.join_all().await;
             timers(&server, &context, &client).await;
+            idle(&context, &turns).await;
             assert!(!driving.is_finished());
         });
     }

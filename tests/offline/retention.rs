@@ -68,7 +68,7 @@ async fn read(
 fn trap_05_a_million_small_values() {
     let bytes = growth(|core, options| async move {
         let client = core.connect(&options).await?;
-        client.set::<()>("small", numbered(5, 16)).await?;
+        client.set("small", numbered(5, 16)).await?;
         let before = live();
         let kept = read(&core, &options, "small", 1_000_000, |_| true).await?;
         let bytes = live() - before;
@@ -85,7 +85,7 @@ fn trap_05_one_in_sixty_four() {
     const KEPT: usize = 2_000;
     let bytes = growth(|core, options| async move {
         let client = core.connect(&options).await?;
-        client.set::<()>("page", numbered(4, 4 << 10)).await?;
+        client.set("page", numbered(4, 4 << 10)).await?;
         let before = live();
         // One lane of 64 keeps all of its values.
         let kept = read(&core, &options, "page", KEPT * DEPTH, |n| n % DEPTH == 7).await?;

@@ -42,8 +42,8 @@ const ALLOWED_COMMENTS: &[&str] = &["tls", "ticket", "resum", "session_"];
 
 /// Calls of `sleep` in tests: (file, how many, what no event or simulated clock could tell).
 const SLEEPS: &[(&str, usize, &str)] = &[
-    ("tests/offline/simulation/clock.rs", 1, "on the simulated clock, which takes no time"),
     ("tests/scripted/placement.rs", 1, "the pauses of scenarios about time, on a core's timer"),
+    ("tests/offline/simulation/clock.rs", 1, "on the simulated clock, which takes no time"),
 ];
 
 /// A file of the tree: its path from the root, with `/`, and its text.

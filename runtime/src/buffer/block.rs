@@ -104,7 +104,8 @@ impl Block {
 
     /// Copies `bytes` to `at`, into space not delivered yet; returns how many fitted.
     pub(crate) fn fill(&self, at: usize, bytes: &[u8]) -> usize {
-        let n = bytes.len().min(self.len().saturating_sub(at));
+        let at = at.min(self.len());
+        let n = bytes.len().min(self.len() - at);
         // SAFETY: `at + n` is inside the block, and nothing beyond what was delivered is readable
         // by anyone (module documentation), so the target is ours alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.as_mut_ptr().add(at), n) };

@@ -28,7 +28,7 @@ fn a_first_conversation() {
     let outcome = simulation.run(|core| async move {
         let client = core.connect(&options).await?;
         note("connected");
-        client.set::<()>("greeting", "hello").await?;
+        client.set("greeting", "hello").await?;
         let value: String = client.get("greeting").await?;
         note(&format!("read {value}"));
         client.close(MS).await;
@@ -66,7 +66,7 @@ fn a_connection_is_lost() {
     let (options, note) = (server.options(), simulation.notes());
     let outcome = simulation.run(|core| async move {
         let client = core.connect(&options).await?;
-        let error = client.incr::<i64>("a").await.expect_err("it is cut off");
+        let error = client.incr("a").await.expect_err("it is cut off");
         assert_eq!(error.fate(), Fate::Unknown);
         note("a: unknown");
         let b: i64 = client.incr("b").await?;

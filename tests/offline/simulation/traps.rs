@@ -26,7 +26,7 @@ fn faults(seed: u64, with: impl FnOnce(&mut SimConfig)) -> Simulation {
 /// Writes a value of each size and reads all of them back at once, twice.
 async fn write_and_read(client: &LocalClient, sizes: &[usize]) -> Result<(), Error> {
     for (id, len) in sizes.iter().enumerate() {
-        client.set::<()>(format!("k:{id}"), value(id, *len)).await?;
+        client.set(format!("k:{id}"), value(id, *len)).await?;
     }
     for _ in 0..2 {
         let mut reads: Vec<Boxed<'_, Result<Bytes, Error>>> = Vec::new();
@@ -107,7 +107,7 @@ fn trap_06_critical_sizes() {
                 [0, 1, 20, BLOCK - 1, BLOCK, BLOCK + 1, 256 << 10, 8 << 20].into_iter().enumerate()
             {
                 let right = value(id, len);
-                client.set::<()>("k", &right).await?;
+                client.set("k", &right).await?;
                 let all = len + 5 + len.to_string().len();
                 let near = |n: usize| n < 30 || n + 5 > all || n.abs_diff(BLOCK) < 3;
                 for at in (0..=all.min(40_000)).chain([all - 1, all]).filter(|n| near(*n)) {
@@ -136,7 +136,7 @@ fn trap_08_self_waking_task() {
         });
         let began = core.now();
         for _ in 0..100 {
-            client.ping::<String>().await?;
+            client.ping().await?;
         }
         Ok::<_, Error>(core.now().since(began))
     });
@@ -146,7 +146,7 @@ fn trap_08_self_waking_task() {
 async fn count_once(client: LocalClient, core: LocalContext, books: Books) {
     let key = format!("c:{}", books.next());
     let at = books.open(&core, "INCR", key.clone(), 5_000 * MS, 0);
-    let outcome = client.incr::<i64>(key).timeout(5_000 * MS).await;
+    let outcome = client.incr(key).timeout(5_000 * MS).await;
     books.close(at, &core, &outcome);
 }
 
@@ -165,7 +165,7 @@ fn trap_09_half_a_pipeline() {
     simulation.after(50 * MS, move || cutter.cut());
     let outcome = simulation.run(|core| async move {
         let client = core.connect(&options).await?;
-        client.ping::<String>().await?;
+        client.ping().await?;
         let ask = |count: usize| -> Vec<_> {
             let one = || core.spawn(count_once(client.clone(), core.clone(), ledger.clone()));
             (0..count).map(|_| one()).collect()
@@ -208,7 +208,7 @@ fn trap_10_cancel_against_complete() {
             let mut seen = Vec::new();
             for _ in 0..20 {
                 let client = core.create(&options)?;
-                seen.push(client.ping::<String>().timeout(5 * MS).await);
+                seen.push(client.ping().timeout(5 * MS).await);
             }
             Ok::<_, Error>(seen)
         });
@@ -233,7 +233,7 @@ fn trap_11_stale_completion() {
                 let client = core.connect(&options).await?;
                 let left = client.echo::<String>("of an earlier tenant");
                 assert_eq!(unless(step(), left).await.map(|r| r.is_ok()), None);
-                client.set::<()>("k", value(round, 300_000)).await?;
+                client.set("k", value(round, 300_000)).await?;
                 let read = client.get::<Bytes>("k");
                 let read = unless(pass(&core, 100 * MS / 1_000), read).await;
                 assert!(read.is_none_or(|r| r.is_ok_and(|v| v == value(round, 300_000))));
@@ -268,7 +268,7 @@ fn trap_13_panic_and_drop() {
             assert_eq!(panics.await.expect_err("it panics").message(), "on purpose");
         }
         // Behind the replies to those that were left.
-        client.ping::<()>().await?;
+        client.ping().await?;
         Ok::<_, Error>(client.live_requests())
     });
     assert_eq!(outcome.checked().expect("all is served"), 0);
@@ -314,11 +314,11 @@ fn trap_24_full_socket() {
     let (deaf, other) = (deaf.options(), other.options());
     let outcome = simulation.run(|core| async move {
         let (deaf, other) = (core.connect(&deaf).await?, core.connect(&other).await?);
-        deaf.ping::<String>().await?;
-        let stuck = core.spawn(async move { deaf.set::<()>("k", value(1, 4 << 20)).await });
+        deaf.ping().await?;
+        let stuck = core.spawn(async move { deaf.set("k", value(1, 4 << 20)).await });
         let began = core.now();
         for _ in 0..200 {
-            other.ping::<String>().await?;
+            other.ping().await?;
         }
         let took = core.now().since(began);
         assert!(!stuck.is_finished(), "the full socket took 4 MiB");
@@ -362,14 +362,14 @@ fn a_clock_that_jumps() {
                 if round % 100 == 50 {
                     client.echo::<()>("stop").await?;
                 }
-                match client.ping::<()>().timeout(500 * MS).await {
-                    Ok(()) => {}
+                match client.ping().timeout(500 * MS).await {
+                    Ok(_) => {}
                     Err(error) if error.kind() == ErrorKind::Timeout => late += 1,
                     Err(error) => return Err(error),
                 }
             }
             pass(&core, Duration::from_secs(30)).await;
-            client.ping::<()>().await?;
+            client.ping().await?;
             assert_eq!((client.live_requests(), client.counters().timeouts), (0, late));
             Ok::<_, Error>(late)
         });
@@ -400,7 +400,7 @@ fn given_up_while_admitted() {
     let options = impatient(server.options(), 2);
     let outcome = simulation.run(|core| async move {
         let client = core.create(&options)?;
-        client.ping::<()>().await
+        client.ping().await
     });
     let error = outcome.checked().expect_err("the server always closes");
     assert_eq!(error.fate(), Fate::NotSent);
@@ -414,7 +414,7 @@ fn a_request_outlives_its_client() {
     let outcome = simulation.run(|core| async move {
         for _ in 0..20 {
             let client = core.connect(&options).await?;
-            let request = client.ping::<()>();
+            let request = client.ping();
             let mut request = Box::pin(request);
             let first = unless(std::future::ready(()), request.as_mut()).await;
             assert!(first.is_none());

@@ -368,7 +368,7 @@ impl Ground {
         let limit = self.limit(rng);
         let after = Duration::from_micros(rng.u64(0..3_000));
         match rng.u8(0..4) {
-            0 => drop(self.client.incr::<i64>("never-polled")),
+            0 => drop(self.client.incr("never-polled")),
             1 => drop(unless(step(), self.count(limit, 0)).await),
             2 => drop(unless(pass(&self.core, after), self.echo(5_000, limit, 0)).await),
             _ => drop(unless(pass(&self.core, after), self.count(limit, 0)).await),
