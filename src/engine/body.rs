@@ -4,9 +4,9 @@ use crate::resp::{Frame, Kept, Reply};
 
 /// Frames up to this length stay inside the request's cell.
 pub(super) const INLINE_MAX: usize = 86;
-/// Frames up to this length are copied into memory that is used again; longer ones are kept by the
-/// placement, which shares or copies.
-pub(super) const POOLED_MAX: usize = 4096;
+/// Frames up to this length (a value of 4 KiB with its framing) are copied into memory that is used
+/// again; longer ones are kept by the placement, which shares or copies.
+pub(super) const POOLED_MAX: usize = 4096 + 32;
 
 /// A validated frame and who owns its bytes.
 pub(crate) enum Body<K> {

@@ -20,7 +20,7 @@ use hedgerow_runtime::{Progress, Rx};
 use crate::client::request::Place;
 use crate::config::{Endpoint, Keepalive, Options};
 use crate::engine::{Engine, LinkId, Outside, Pressure, Received};
-use crate::resp::Kept;
+use crate::resp::{ConvertError, FromReply, Kept, Reply};
 use crate::topology::Topology;
 
 impl Kept for LocalBytes {
@@ -32,6 +32,17 @@ impl Kept for LocalBytes {
     }
     fn into_bytes(self) -> Bytes {
         LocalBytes::into_bytes(self)
+    }
+}
+
+impl FromReply<LocalBytes> for LocalBytes {
+    /// A string, or the text of a number. Large ones share the received block.
+    fn from_reply(reply: Reply<'_, LocalBytes>) -> Result<LocalBytes, ConvertError> {
+        let frame = reply.frame();
+        if frame.is_null() || frame.kind().is_aggregate() {
+            return Err(ConvertError::new("a string", &frame));
+        }
+        Ok(reply.text())
     }
 }
 
@@ -390,11 +401,12 @@ impl World {
                 let mut engine = cell.borrow_mut();
                 let out = engine.out();
                 out.listed = false;
+                // Lists that hold nothing stay where they are, with their memory.
+                if out.asks.is_empty() && out.dirty.is_empty() {
+                    break;
+                }
                 (std::mem::take(&mut out.asks), std::mem::take(&mut out.dirty))
             };
-            if asks.is_empty() && dirty.is_empty() {
-                break;
-            }
             for ask in asks {
                 self.act(now, io, index, ask);
             }
@@ -703,5 +715,8 @@ impl<K: Kernel> CoreDriver<K> {
         self.world.desk.ended.set(true);
         self.desk().close_all(self.core.local().now());
         self.core.shut_down(&mut self.world);
+        // An engine holds the desk that lists it: a client that outlives its core must not keep both.
+        let engines = std::mem::take(&mut *self.world.desk.engines.borrow_mut());
+        drop(engines);
     }
 }

@@ -1,7 +1,7 @@
 //! Inside glommio, in a latency queue.
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd};
 use std::pin::Pin;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_io::AsyncRead;
 use glommio::net::UnixStream;
+use glommio::timer::Timer;
 use glommio::{Latency, Shares, Task};
 
 use super::{Hosted, Next, step};
@@ -18,6 +19,10 @@ use super::{Hosted, Next, step};
 const LATENCY: Duration = Duration::from_micros(100);
 /// The driver's share of a contended executor, the most that glommio grants.
 const SHARES: usize = 1000;
+
+/// The longest that a wait lasts after work, and when idle; it doubles in between.
+const SHORTEST: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_millis(64);
 
 /// Spawns [`drive`] into a latency queue of its own, which is where it belongs: in the common queue
 /// replies wait behind whatever the application computes. Dropping the task, or cancelling it, shuts
@@ -42,7 +47,9 @@ pub fn spawn(driver: impl Hosted + 'static) -> io::Result<Task<io::Error>> {
 /// makes from a descriptor begins with a POLL_ADD on it, and reads only when that is done. So each wait
 /// costs a duplicate of the driver's descriptor, the POLL_ADD, and a read that fails because the
 /// descriptor is no socket, which is the news that it is readable. This holds for 0.9.0, to which the
-/// dependency is pinned; deadlines keep the precision of our own timer.
+/// dependency is pinned. glommio was seen to sleep with such a wait outstanding, some once in ten
+/// thousand times, so every wait is bounded: by 1 ms after work, doubling to 64 ms when idle. A reply
+/// can be late by so much.
 ///
 /// # Panics
 /// As glommio does: outside of its executor.
@@ -54,23 +61,32 @@ pub async fn drive(driver: impl Hosted) -> io::Error {
 }
 
 async fn turn_for_ever(mut driver: impl Hosted) -> io::Result<Infallible> {
-    let mut standing: Option<Watch> = None;
+    let (mut standing, mut bound) = (None::<Watch>, SHORTEST);
+    let mut timer: Option<Timer> = None;
     poll_fn(|cx| {
-        if standing.as_mut().is_some_and(|watch| watch.is_readable(cx)) {
+        let late = timer.as_mut().is_some_and(|timer| Pin::new(timer).poll(cx).is_ready());
+        if late {
+            (timer, bound) = (None, (bound * 2).min(LONGEST));
+        }
+        if late || standing.as_mut().is_some_and(|watch| watch.is_readable(cx)) {
             standing = None;
         }
-        if step(&mut driver, cx.waker())? == Next::Wait {
-            let watch = match &mut standing {
-                Some(watch) => watch,
-                None => standing.insert(Watch::new(driver.ready_fd()?)?),
-            };
-            if !watch.is_readable(cx) {
-                return Poll::Pending;
-            }
-            standing = None;
+        if step(&mut driver, cx.waker())? == Next::Turn {
+            (timer, bound) = (None, SHORTEST);
+            // At the queue's end, so that the tasks which the turn woke run first and share a send.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
-        // At the queue's end, so that the tasks which the turn woke run first and share a send.
-        cx.waker().wake_by_ref();
+        let watch = match &mut standing {
+            Some(watch) => watch,
+            None => standing.insert(Watch::new(driver.ready_fd()?)?),
+        };
+        let over = watch.is_readable(cx)
+            || Pin::new(timer.get_or_insert_with(|| Timer::new(bound))).poll(cx).is_ready();
+        if over {
+            (standing, timer) = (None, None);
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     })
     .await
