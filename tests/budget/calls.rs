@@ -3,7 +3,6 @@
 use std::future::Future;
 
 use futures::future::join_all;
-use hedgerow::prelude::*;
 use hedgerow::runtime::caps::Rung;
 use hedgerow::testing::Simulation;
 use hedgerow::{LocalClient, LocalContext};
