@@ -117,7 +117,8 @@ fn small_owned_values_allocate_once() {
 
 /// Design section 2. A value above the copy threshold shares its block. Of four in a block of
 /// 256 KiB one lies across its end and is put together in memory of its own (which has a count of
-/// its own), and a block that is given away costs three (its memory and its two counts). Fails if it is more than that.
+/// its own), and a block that is given away costs three (its memory and its two counts). Fails if
+/// it is more than that.
 #[test]
 fn large_values_share_their_block() {
     let counts = on_core(Rung::U2, async |_, client| {
