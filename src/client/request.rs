@@ -209,6 +209,13 @@ impl<P: Place> Passage<P> {
     /// Gives memory of the body back to the engine, where that pays.
     #[inline]
     pub(crate) fn give_back(&self, body: Body<KeptOf<P::Out>>) {
+        if matches!(body, Body::Pooled(_)) {
+            self.give_back_memory(body);
+        }
+    }
+
+    #[inline(never)]
+    fn give_back_memory(&self, body: Body<KeptOf<P::Out>>) {
         if let Body::Pooled(memory) = body {
             self.place.look(|engine| engine.give_back(memory));
         }

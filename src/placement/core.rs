@@ -442,9 +442,16 @@ impl World {
 
 /// Wakes whom an engine recorded, outside of it.
 fn wake_all(cell: &EngineCell) {
-    let mut wakes = std::mem::take(&mut cell.borrow_mut().out().wakes);
+    let (mut wakes, local) = {
+        let mut engine = cell.borrow_mut();
+        let out = engine.out();
+        if out.wakes.is_empty() {
+            return;
+        }
+        (std::mem::take(&mut out.wakes), out.local.clone())
+    };
     for waker in wakes.drain(..) {
-        waker.wake();
+        local.wake(waker);
     }
     let mut engine = cell.borrow_mut();
     if engine.out().wakes.is_empty() {

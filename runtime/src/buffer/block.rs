@@ -41,11 +41,13 @@ impl Memory {
         Memory { at, len, home, given: AtomicBool::new(false) }
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// The bytes `at..end`, which must have been delivered.
+    #[inline]
     pub(super) fn bytes(&self, at: usize, end: usize) -> &[u8] {
         assert!(at <= end && end <= self.len);
         // SAFETY: inside the allocation by the check above; delivered bytes are initialised and
@@ -88,6 +90,7 @@ impl Block {
     }
 
     /// Its size in bytes.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -98,6 +101,7 @@ impl Block {
     }
 
     /// The delivered bytes `at..end`.
+    #[inline]
     pub(crate) fn bytes(&self, at: usize, end: usize) -> &[u8] {
         self.0.bytes(at, end)
     }

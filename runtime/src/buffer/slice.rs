@@ -62,12 +62,14 @@ enum Kind {
 
 impl LocalBytes {
     /// A copy of `bytes`: one allocation.
+    #[inline]
     pub fn copy_from(bytes: &[u8]) -> LocalBytes {
         LocalBytes(Kind::Copied(Bytes::copy_from_slice(bytes)))
     }
 
     /// The bytes `sub`, which must lie inside `self` (as a sub-slice of `self.as_ref()`), sharing
     /// the same memory. Bytes that lie elsewhere are copied.
+    #[inline]
     pub fn slice_ref(&self, sub: &[u8]) -> LocalBytes {
         match &self.0 {
             Kind::Slice(s) => match offset_in(s.as_ref(), sub) {
@@ -85,6 +87,7 @@ impl LocalBytes {
     }
 
     /// The form that may leave the core; no byte is copied.
+    #[inline]
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Kind::Slice(s) => s.into_bytes(),
@@ -123,6 +126,13 @@ impl std::ops::Deref for LocalBytes {
 impl From<Slice> for LocalBytes {
     fn from(slice: Slice) -> LocalBytes {
         LocalBytes(Kind::Slice(slice))
+    }
+}
+
+impl From<Bytes> for LocalBytes {
+    #[inline]
+    fn from(bytes: Bytes) -> LocalBytes {
+        LocalBytes(Kind::Copied(bytes))
     }
 }
 
