@@ -1,10 +1,8 @@
 //! What users keep of received bytes.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
-use super::block::{Block, Memory};
+use super::block::{Block, Foreign};
 
 /// A part of a received block, held by a plain count: cheap, and bound to its core.
 #[derive(Clone)]
@@ -24,7 +22,7 @@ impl Slice {
     /// The same bytes with a hold that may leave the core: one small allocation and one atomic
     /// count, no copy.
     pub(crate) fn into_bytes(self) -> Bytes {
-        Bytes::from_owner(Foreign { memory: Arc::clone(&self.block.0), at: self.at, end: self.end })
+        Bytes::from_owner(Part { memory: self.block.foreign(), at: self.at, end: self.end })
     }
 }
 
@@ -34,14 +32,14 @@ impl AsRef<[u8]> for Slice {
     }
 }
 
-/// A hold that any thread may drop.
-struct Foreign {
-    memory: Arc<Memory>,
+/// A part of a block with a hold that any thread may drop.
+struct Part {
+    memory: Foreign,
     at: usize,
     end: usize,
 }
 
-impl AsRef<[u8]> for Foreign {
+impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
         self.memory.bytes(self.at, self.end)
     }
