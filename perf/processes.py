@@ -205,7 +205,7 @@ def run_program(command, server, cpus, binaries, secs, warm_secs, size):
         return {
             "failed": f"status {process.returncode}, {result['ops']} replies, {result['wrong']} wrong"
         }
-    copied = result["counters"].get("bytes_copied")
-    if copied is not None:
-        result["copied_share"] = copied / max(1, result["counters"]["bytes_received"])
+    counters = result["counters"]
+    if counters.get("bytes_received"):
+        result["copied_share"] = counters["bytes_copied"] / counters["bytes_received"]
     return result

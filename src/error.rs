@@ -158,6 +158,11 @@ impl Error {
         self
     }
 
+    /// The plain text, without command, node and diagnostics.
+    pub(crate) fn text(&self) -> &str {
+        &self.0.text
+    }
+
     /// What went wrong.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

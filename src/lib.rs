@@ -15,10 +15,11 @@ pub mod topology;
 
 #[cfg(feature = "hosted")]
 pub use client::Client;
-pub use client::{Cores, Door, LocalClient, LocalContext};
+pub use client::{Cores, Door, Driver, Embedded, LocalClient, LocalContext};
 pub use config::{Endpoint, Options};
 pub use error::{Error, ErrorKind, Fate};
 pub use hedgerow_runtime as runtime;
+pub use hedgerow_runtime::host;
 
 /// The typed commands as methods: `use hedgerow::prelude::*`.
 pub mod prelude {

@@ -6,18 +6,21 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::attention::Attention;
+use crate::fork::{self, Process};
 use crate::io::{Counters, Handler, Io};
 use crate::kernel::{Kernel, Wait};
 use crate::mailbox::{Consumer, Producer, PushError, mailbox};
 use crate::op::Completion;
 use crate::park::{Idle, Parker};
-use crate::task::{Post, Reach, Task, TaskKey, Tasks};
+use crate::task::{Post, Reach, Task, Tasks};
 use crate::time::Instant;
 use crate::timer::{TimerKey, Wheel};
 
@@ -40,6 +43,10 @@ pub trait Drive<K: Kernel>: Handler {
     fn next_deadline(&self) -> Instant;
     /// Whether replies or connects are outstanding (an adaptive core spins only then).
     fn in_flight(&self) -> bool;
+    /// Whether [`Drive::on_flush`] has anything to do; a host does not park then.
+    fn is_busy(&self) -> bool {
+        false
+    }
 }
 
 /// The part of a core that its tasks share. Clones are the same core.
@@ -53,6 +60,15 @@ struct Shared {
     counters: Cell<Counters>,
     timers: RefCell<Timers>,
     reach: Arc<Reach>,
+    attention: Rc<Attention>,
+}
+
+impl Shared {
+    /// The turn's clock; outside of a host's turns, where that may be old, the clock itself.
+    #[inline]
+    fn now(&self) -> Instant {
+        if self.attention.is_outside() { Instant::now() } else { self.now.get() }
+    }
 }
 
 struct Timers {
@@ -75,10 +91,24 @@ impl Local {
         self.0.tasks.wake_task(waker);
     }
 
-    /// The clock as of this turn; no system call.
+    /// The clock as of this turn, without a system call. A host's task outside of a turn gets the
+    /// clock as it is: the last turn may be long ago.
     #[inline]
     pub fn now(&self) -> Instant {
-        self.0.now.get()
+        self.0.now()
+    }
+
+    /// Whether a host waits on our behalf, so that work which comes up now must call it.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        self.0.attention.is_parked()
+    }
+
+    /// Calls the host if it waits, once until it waits again. On a core of its own this does
+    /// nothing. The host's waker is woken inside: call it while nothing is borrowed.
+    #[inline]
+    pub fn call_host(&self) {
+        self.0.attention.call();
     }
 
     /// The clock, read now; as of this turn where it is simulated.
@@ -167,7 +197,7 @@ pub struct Sleep {
 impl Future for Sleep {
     type Output = ();
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.shared.now.get() >= self.at {
+        if self.shared.now() >= self.at {
             return Poll::Ready(());
         }
         let waker = cx.waker().clone();
@@ -187,6 +217,8 @@ impl Future for Sleep {
         };
         drop(timers);
         drop(old);
+        // A host that waits must arm the earlier instant.
+        shared.attention.call();
         Poll::Pending
     }
 }
@@ -242,12 +274,14 @@ pub struct Core<K: Kernel> {
     mail: Consumer<Post>,
     parker: Parker,
     completions: Vec<Completion>,
+    process: Process,
 }
 
 impl<K: Kernel> Core<K> {
     /// A core over `kernel`, to be driven by the calling thread.
     pub fn new(kernel: K, parker: Parker) -> Core<K> {
         let (producer, mail) = mailbox(MAILBOX, kernel.waker());
+        let attention = Rc::new(Attention::new(kernel.waker()));
         let reach = Arc::new(Reach::new(producer));
         let now = kernel.now();
         let timers = Timers {
@@ -257,12 +291,13 @@ impl<K: Kernel> Core<K> {
             due: Vec::new(),
         };
         let shared = Shared {
-            tasks: Tasks::new(reach.clone()),
+            tasks: Tasks::new(reach.clone(), attention.clone()),
             now: Cell::new(now),
             simulated: kernel.is_simulated(),
             counters: Cell::default(),
             timers: RefCell::new(timers),
             reach,
+            attention,
         };
         Core {
             io: Io::new(kernel),
@@ -270,7 +305,32 @@ impl<K: Kernel> Core<K> {
             mail,
             parker,
             completions: Vec::with_capacity(1024),
+            process: Process::current(),
         }
+    }
+
+    /// From now on a host turns this core with [`Turn::Return`] and waits on [`Core::ready_fd`].
+    pub fn embed(&mut self) {
+        self.shared().attention.embed();
+    }
+
+    /// Whom to wake when work comes up on this thread while the host waits.
+    pub fn set_host(&mut self, waker: &Waker) {
+        self.shared().attention.set_host(waker);
+    }
+
+    /// The descriptor that becomes readable when a turn is worth taking. The host only waits on it.
+    ///
+    /// # Errors
+    /// The system's error when it cannot be made; see also [`Core::turn`] on forks.
+    pub fn ready_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if !self.process.is_here() {
+            return Err(fork::error());
+        }
+        let fd = self.io.kernel.ready_fd()?;
+        // SAFETY: the kernel owns the descriptor and keeps it open for its own life, which the
+        // borrow of `self` cannot outlast.
+        Ok(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
     /// What this core's tasks share.
@@ -281,8 +341,26 @@ impl<K: Kernel> Core<K> {
     /// One pass. Returns whether it found anything to do.
     ///
     /// # Errors
-    /// When the kernel below is unusable; the core cannot go on.
+    /// When the kernel below is unusable, or this process is a fork of the core's; the core cannot
+    /// go on.
     pub fn turn<D: Drive<K>>(&mut self, drive: &mut D, turn: Turn) -> io::Result<bool> {
+        if !self.process.is_here() {
+            return Err(fork::error());
+        }
+        let hosted = self.shared().attention.is_hosted();
+        if hosted {
+            self.shared().attention.begin_turn();
+            // The host may have run other things since the last turn.
+            self.shared().now.set(self.io.kernel.now());
+        }
+        let worked = self.pass(drive, turn);
+        if hosted {
+            self.shared().attention.end_turn();
+        }
+        worked
+    }
+
+    fn pass<D: Drive<K>>(&mut self, drive: &mut D, turn: Turn) -> io::Result<bool> {
         let mut worked = self.read_mail();
         worked |= self.shared().tasks.is_ready();
         self.shared().tasks.run();
@@ -318,22 +396,19 @@ impl<K: Kernel> Core<K> {
             any = true;
             match post {
                 Post::Wake(key) => self.shared().tasks.wake(key),
-                Post::Overflow => self.wake_overflow(),
+                Post::Look => {}
                 // The sender's code: a panic in it must not end the core.
                 Post::Run(job) => {
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 }
             }
         }
-        any
-    }
-
-    #[cold]
-    fn wake_overflow(&self) {
-        let keys: Vec<TaskKey> = self.shared().reach.take_overflow();
-        for key in keys {
-            self.shared().tasks.wake(key);
+        if any {
+            for key in self.shared().reach.take_overflow() {
+                self.shared().tasks.wake(key);
+            }
         }
+        any
     }
 
     /// Arms the kernel and decides whether this turn may wait.
@@ -342,8 +417,7 @@ impl<K: Kernel> Core<K> {
             return Wait::No;
         }
         let now = self.local.now();
-        let sleeps = self.shared().timers.borrow().wheel.next();
-        let next = drive.next_deadline().min(sleeps).min(self.io.next_deadline());
+        let next = self.next_deadline(drive);
         self.io.kernel.arm(next);
         if turn == Turn::Return || next <= now {
             return Wait::No;
@@ -353,6 +427,11 @@ impl<K: Kernel> Core<K> {
         }
         // From here on whoever posts rings the bell.
         if self.mail.prepare_sleep() { Wait::Yes } else { Wait::No }
+    }
+
+    fn next_deadline<D: Drive<K>>(&self, drive: &D) -> Instant {
+        let sleeps = self.shared().timers.borrow().wheel.next();
+        drive.next_deadline().min(sleeps).min(self.io.next_deadline())
     }
 
     fn expire<D: Drive<K>>(&mut self, drive: &mut D, now: Instant) -> bool {
@@ -387,17 +466,28 @@ impl<K: Kernel> Core<K> {
         any
     }
 
-    /// For a host, before it waits on the kernel's ready descriptor: `true` if waiting is safe.
-    /// Work that is due already (tasks, mail, completions) answers `false`: take another turn.
-    pub fn prepare_park(&mut self) -> bool {
-        if self.shared().tasks.is_ready() || !self.mail.prepare_sleep() {
+    /// For a host, before it waits on [`Core::ready_fd`]: `true` if waiting is safe. Work that is
+    /// due already (tasks, mail, sends, deadlines, completions) answers `false`: take another turn.
+    pub fn prepare_park<D: Drive<K>>(&mut self, drive: &D) -> bool {
+        if !self.process.is_here() || self.shared().tasks.is_ready() || drive.is_busy() {
             return false;
         }
-        if self.io.kernel.prepare_park() {
-            return true;
+        let next = self.next_deadline(drive);
+        if next <= self.io.kernel.now() {
+            return false;
         }
-        self.mail.rise();
-        false
+        self.io.kernel.arm(next);
+        if !self.mail.prepare_sleep() {
+            return false;
+        }
+        if !self.io.kernel.prepare_park() {
+            self.mail.rise();
+            return false;
+        }
+        if self.shared().attention.is_hosted() {
+            self.shared().attention.park();
+        }
+        true
     }
 
     /// Why spinning is off although it was asked for, once.
@@ -407,7 +497,15 @@ impl<K: Kernel> Core<K> {
 
     /// Ends the core: drops its tasks, closes every socket and drains the kernel. What cannot be
     /// drained in time is leaked, since the kernel may still write to it.
+    ///
+    /// In a fork of the core's process nothing is touched, and its memory is leaked: descriptors
+    /// and operations are the parent's.
     pub fn shut_down<D: Drive<K>>(mut self, drive: &mut D) {
+        self.shared().attention.forget_host();
+        if !self.process.is_here() {
+            std::mem::forget(self);
+            return;
+        }
         self.shared().tasks.clear();
         drive.on_flush(self.local.now(), &mut self.io);
         self.io.close_all();

@@ -690,7 +690,12 @@ impl Kernel for Epoll {
     /// Also asks the set itself, because a host that watches [`Kernel::ready_fd`] edge-triggered
     /// may have cleared an edge that came before.
     fn prepare_park(&mut self) -> bool {
-        if !self.queued.is_empty() || !self.ready.is_empty() || self.woken {
+        // A host never waits in `enter`, so a wake that a turn collected is answered here.
+        if std::mem::take(&mut self.woken) {
+            self.wake.answer();
+            return false;
+        }
+        if !self.queued.is_empty() || !self.ready.is_empty() {
             return false;
         }
         self.program();

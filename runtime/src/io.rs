@@ -130,7 +130,7 @@ struct Cell {
 
 /// The sockets of one core.
 pub struct Io<K: Kernel> {
-    /// The kernel below.
+    /// The kernel below. Before all memory that it may write to: fields drop in order.
     pub kernel: K,
     cells: Vec<Cell>,
     free: Vec<u32>,
@@ -276,7 +276,8 @@ impl<K: Kernel> Io<K> {
         unsafe { self.kernel.queue(Token::new(SEND, id.index, id.generation), op) };
     }
 
-    /// Switches receiving on or off. Bytes already received wait; none is lost.
+    /// Switches receiving on or off. While it is off nothing is shown: bytes that were received
+    /// wait, and so does the end of the connection, which is reported after them.
     pub fn receive<H: Handler + ?Sized>(
         &mut self,
         now: Instant,
@@ -286,14 +287,11 @@ impl<K: Kernel> Io<K> {
     ) {
         let Some(cell) = self.cell(id) else { return };
         let Some(mut recv) = cell.recv.take() else { return };
-        let mut next = recv.switch(on);
-        if on {
-            let shown = recv.resume(&self.pool, &mut |rx| handler.on_bytes(now, id, rx));
-            if next == Next::Nothing {
-                next = shown;
-            }
-        }
-        self.restore(id, recv, next);
+        let next = match on {
+            true => recv.resume(&self.pool, &mut |rx| handler.on_bytes(now, id, rx)),
+            false => Ok(recv.pause()),
+        };
+        self.received(now, id, recv, next, handler);
     }
 
     /// Closes a socket. Nothing is reported for it any more; its memory lives until the kernel has
@@ -360,9 +358,10 @@ impl<K: Kernel> Io<K> {
 
     fn release(&mut self, index: u32) {
         let cell = &mut self.cells[index as usize];
-        if let Some(recv) = cell.recv.take() {
+        if let Some(mut recv) = cell.recv.take() {
             self.kernel.ungroup(recv.group());
             self.counters.bytes_copied += recv.copied;
+            recv.retire();
         }
         cell.phase = Phase::Free;
         cell.send = Send::default();
@@ -502,7 +501,7 @@ impl<K: Kernel> Io<K> {
         let incremental = self.kernel.incremental();
         let group = self.kernel.group(GroupConfig { entries: BLOCKS, incremental })?;
         let mut recv = Recv::new(group, incremental);
-        let next = recv.start();
+        let next = recv.start(&self.pool);
         self.restore(id, recv, next);
         Ok(())
     }
@@ -549,7 +548,19 @@ impl<K: Kernel> Io<K> {
             self.counters.bytes_received += c.result as u64;
         }
         let pool = &self.pool;
-        match recv.on_completion(c, pool, &mut |rx| handler.on_bytes(now, id, rx)) {
+        let next = recv.on_completion(c, pool, &mut |rx| handler.on_bytes(now, id, rx));
+        self.received(now, id, recv, next, handler);
+    }
+
+    fn received<H: Handler + ?Sized>(
+        &mut self,
+        now: Instant,
+        id: SocketId,
+        recv: Recv,
+        next: Result<Next, Option<i32>>,
+        handler: &mut H,
+    ) {
+        match next {
             Ok(next) => self.restore(id, recv, next),
             Err(errno) => {
                 self.restore(id, recv, Next::Nothing);
@@ -561,8 +572,7 @@ impl<K: Kernel> Io<K> {
     /// Puts the receiving half back, posts what it finished with and queues what it wants next.
     fn restore(&mut self, id: SocketId, mut recv: Recv, next: Next) {
         self.counters.bytes_copied += std::mem::take(&mut recv.copied);
-        while let Some(index) = recv.to_post.pop() {
-            let (ptr, len) = recv.block_for(index, &self.pool);
+        while let Some((index, ptr, len)) = recv.next_to_post(&self.pool) {
             // SAFETY: the block is held by `recv` until its index is consumed, and `recv` lives
             // until nothing of the cell is in the kernel; the index was just consumed (or new).
             unsafe { self.kernel.post(recv.group(), index, ptr, len) };
@@ -598,5 +608,17 @@ impl<K: Kernel> Io<K> {
     ) {
         self.begin_close(id.index);
         handler.on_closed(now, id, errno.map(io::Error::from_raw_os_error));
+    }
+}
+
+impl<K: Kernel> Drop for Io<K> {
+    /// Closes the descriptors that are left when a core is not shut down in order. The kernel goes
+    /// next, and with it every operation; the memory they name goes last (the order of the fields).
+    fn drop(&mut self) {
+        for cell in &mut self.cells {
+            if cell.fd >= 0 {
+                self.kernel.close_now(std::mem::replace(&mut cell.fd, -1));
+            }
+        }
     }
 }

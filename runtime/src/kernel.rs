@@ -124,7 +124,8 @@ pub trait Kernel {
 
     /// For a host: call before waiting on [`Kernel::ready_fd`]. Drains that descriptor, switches
     /// notifications on, and answers `true` if it is safe to wait: `false` means completions are
-    /// there already and another turn is due.
+    /// there already, or something was queued or armed since the last `enter`, and another turn is
+    /// due. The next `enter` switches notifications off.
     fn prepare_park(&mut self) -> bool;
 
     /// A handle with which another thread ends this kernel's wait.

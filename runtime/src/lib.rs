@@ -3,11 +3,14 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("a task's waker is one 64-bit word: this crate needs a 64-bit target");
 
+mod attention;
 pub mod buffer;
 pub mod caps;
 pub mod core;
 pub mod cpu;
 pub mod epoll;
+mod fork;
+pub mod host;
 pub mod io;
 pub mod kernel;
 pub mod mailbox;

@@ -3,7 +3,10 @@
 //! A multishot receive fills blocks of the socket's own group. Bytes are handed to the handler in
 //! place; what it does not consume waits in its block if the kernel goes on writing there
 //! (incremental groups), and is moved into `spill` only when the block ends. A frame whose rest is
-//! known to be long is received straight into one exact buffer:
+//! known to be long is received straight into one exact buffer. A socket that receives large frames
+//! has only one block posted at a time, as long as the frames when they are alike: each then lands in
+//! a block of its own, and the multishot (which ends when the group is empty) cannot run ahead into
+//! blocks that would have to be copied together.
 //!
 //! ```text
 //!   Multi --need is large--> Ending --final completion--> Exact --full--> Multi
@@ -13,8 +16,6 @@
 //! ```
 
 use std::ops::Range;
-
-use bytes::Bytes;
 
 use crate::buffer::{Block, LocalBytes, Pool, Slice};
 use crate::op::{Completion, GroupId};
@@ -30,10 +31,20 @@ const EXACT_MIN: usize = 128 << 10;
 /// An exact buffer first holds at most this, then grows with what has come, so that an announced
 /// length alone reserves nothing.
 const EXACT_FIRST: usize = 4 << 20;
-/// Parts of a spill from this length on may share its memory.
-const SPILL_SHARE_MIN: usize = 16 << 10;
-/// Blocks with only small frames in a row after which blocks shrink again.
+/// Shows with only small frames in a row after which blocks shrink again.
 const SHRINK_AFTER: u32 = 64;
+/// A socket that receives frames of at least this length has one block posted at a time.
+const LARGE_MIN: usize = 32 << 10;
+/// Such a socket posts blocks of a whole frame up to this length.
+const LARGE_BLOCK_MAX: usize = 4 << 20;
+/// Where large frames differ in length, blocks are a quarter of one, within these limits, and what
+/// a frame then misses is received into an exact buffer: only its head is copied.
+const HEAD_MIN: usize = 16 << 10;
+const HEAD_MAX: usize = 64 << 10;
+/// Frames are alike when their lengths differ by no more than digits of a header do.
+const ALIKE: usize = 64;
+/// Shows without a large frame after which a socket is treated as one of small frames again.
+const LARGE_UNTIL: u32 = 8;
 
 /// What a handler did with the bytes it was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -59,8 +70,6 @@ pub struct Rx {
 enum Source {
     Block(Block),
     Spill(Vec<u8>),
-    /// A spill of which a part was kept: its memory is the user's too.
-    Shared(Bytes),
 }
 
 impl Rx {
@@ -70,7 +79,6 @@ impl Rx {
         match &self.source {
             Source::Block(block) => block.bytes(self.at, self.end),
             Source::Spill(bytes) => &bytes[self.at..self.end],
-            Source::Shared(bytes) => &bytes[self.at..self.end],
         }
     }
 
@@ -86,28 +94,12 @@ impl Rx {
             && self.may_slice
             && len >= block.len() / 4
         {
+            assert!(range.end <= self.end - self.at, "the range is not inside the bytes");
             let (at, end) = (self.at + range.start, self.at + range.end);
-            assert!(end <= self.end);
             return Slice::new(block.clone(), at, end).into();
-        }
-        if len >= SPILL_SHARE_MIN
-            && let Some(part) = self.share_spill(range.clone())
-        {
-            return part;
         }
         self.copied += len as u64;
         LocalBytes::copy_from(&self.bytes()[range])
-    }
-
-    /// A part of the spill that is most of it: what was put together is not copied again.
-    fn share_spill(&mut self, range: Range<usize>) -> Option<LocalBytes> {
-        if let Source::Spill(bytes) = &mut self.source
-            && range.len() >= bytes.capacity() / 2
-        {
-            self.source = Source::Shared(Bytes::from(std::mem::take(bytes)));
-        }
-        let Source::Shared(bytes) = &self.source else { return None };
-        Some(bytes.slice(self.at + range.start..self.at + range.end).into())
     }
 
     /// Counts `n` bytes that the handler copied out by itself.
@@ -155,6 +147,8 @@ enum State {
 
 struct Posted {
     block: Block,
+    /// How much of it was posted: a reserve may hold somewhat larger blocks.
+    len: usize,
     /// Bytes that the kernel delivered into it so far. The offset is ours to track (trap 3).
     filled: usize,
 }
@@ -182,13 +176,19 @@ pub(crate) struct Recv {
     /// What the handler said it misses beyond the spill or the waiting bytes.
     need: usize,
     exact: Option<Exact>,
+    /// The bytes being shown lie in an exact buffer.
+    exact_shown: bool,
     state: State,
     /// Whether receiving is switched on.
     on: bool,
+    /// How the stream ended while receiving was off: told after the bytes before it.
+    end: Option<Option<i32>>,
     block_len: usize,
     small_run: u32,
-    /// Indices to be posted again, with their blocks.
-    pub(crate) to_post: Vec<u16>,
+    /// Length of the last large frame, while the socket receives such.
+    large: Option<usize>,
+    /// Indices that are not posted.
+    unposted: Vec<u16>,
     incremental: bool,
     pub(crate) copied: u64,
 }
@@ -202,11 +202,14 @@ impl Recv {
             spill: Vec::new(),
             need: 0,
             exact: None,
+            exact_shown: false,
             state: State::Off,
             on: true,
+            end: None,
             block_len: BLOCK_MIN,
             small_run: 0,
-            to_post: (0..BLOCKS).collect(),
+            large: None,
+            unposted: (0..BLOCKS).rev().collect(),
             incremental,
             copied: 0,
         }
@@ -221,58 +224,74 @@ impl Recv {
         matches!(self.state, State::Multi | State::Ending | State::Exact)
     }
 
-    /// The memory for buffer `index`, which is about to be posted.
-    pub(crate) fn block_for(&mut self, index: u16, pool: &Pool) -> (*mut u8, u32) {
+    /// The next buffer to post, with its memory; `None` when enough are posted.
+    pub(crate) fn next_to_post(&mut self, pool: &Pool) -> Option<(u16, *mut u8, u32)> {
+        if self.large.is_some() && self.unposted.len() < BLOCKS as usize {
+            return None;
+        }
+        let index = self.unposted.pop()?;
         let fits = self.block_len..=self.block_len + self.block_len / 4;
         let cell = &mut self.posted[index as usize];
-        match cell.take() {
-            Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => {
-                *cell = Some(Posted { block: p.block, filled: 0 })
-            }
+        let block = match cell.take() {
+            Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => p.block,
             old => {
-                if let Some(p) = old
-                    && !p.block.is_unkept()
-                {
-                    p.block.give_away();
+                if let Some(p) = old {
+                    let_go(p.block);
                 }
-                *cell = Some(Posted { block: pool.take(self.block_len), filled: 0 });
+                pool.take(self.block_len)
+            }
+        };
+        let memory = block.as_mut_ptr();
+        *cell = Some(Posted { block, len: self.block_len, filled: 0 });
+        Some((index, memory, self.block_len as u32))
+    }
+
+    /// Lets all blocks go; nothing of this half may be in the kernel any more.
+    pub(crate) fn retire(&mut self) {
+        let posted = self.posted.drain(..).flatten().map(|p| p.block);
+        posted.chain(self.exact.take().map(|e| e.block)).for_each(let_go);
+    }
+
+    /// What should run next, if nothing does.
+    pub(crate) fn start(&mut self, pool: &Pool) -> Next {
+        if self.state != State::Off || !self.on {
+            return Next::Nothing;
+        }
+        self.want_exact(pool);
+        if self.exact.is_some() {
+            return self.start_exact(pool);
+        }
+        self.state = State::Multi;
+        Next::Arm
+    }
+
+    /// Switches receiving off; bytes that still come wait, and so does the end of the stream.
+    pub(crate) fn pause(&mut self) -> Next {
+        self.on = false;
+        if self.state != State::Multi {
+            return Next::Nothing;
+        }
+        self.state = State::Ending;
+        Next::Cancel
+    }
+
+    /// Switches receiving on and shows what waited. `Err` is the end, as of `on_completion`.
+    pub(crate) fn resume(
+        &mut self,
+        pool: &Pool,
+        consume: &mut Consume<'_>,
+    ) -> Result<Next, Option<i32>> {
+        if !std::mem::replace(&mut self.on, true) {
+            self.feed_exact(pool, consume);
+            if self.exact.is_none() {
+                self.show_spill(pool, consume);
+                self.show_waiting(pool, consume);
+            }
+            if let Some(end) = self.end.take() {
+                return Err(end);
             }
         }
-        match cell {
-            Some(p) => (p.block.as_mut_ptr(), p.block.len().min(u32::MAX as usize) as u32),
-            None => (std::ptr::null_mut(), 0),
-        }
-    }
-
-    /// Starts, or starts again, what should be running.
-    pub(crate) fn start(&mut self) -> Next {
-        if self.state == State::Off && self.on {
-            self.state = State::Multi;
-            return Next::Arm;
-        }
-        Next::Nothing
-    }
-
-    /// Switches receiving on or off; bytes already received wait.
-    pub(crate) fn switch(&mut self, on: bool) -> Next {
-        self.on = on;
-        match self.state {
-            State::Off if on => self.start(),
-            State::Multi if !on => {
-                self.state = State::Ending;
-                Next::Cancel
-            }
-            _ => Next::Nothing,
-        }
-    }
-
-    /// Shows waiting bytes again, after receiving was switched on.
-    pub(crate) fn resume(&mut self, pool: &Pool, consume: &mut Consume<'_>) -> Next {
-        if self.on && self.exact.is_none() {
-            self.show_spill(pool, consume);
-            self.show_waiting(pool, consume);
-        }
-        self.after_bytes(pool)
+        Ok(self.go_on(pool))
     }
 
     /// Takes one completion. `Err` is the end: `None` for an orderly one.
@@ -283,44 +302,34 @@ impl Recv {
         consume: &mut Consume<'_>,
     ) -> Result<Next, Option<i32>> {
         if self.state == State::Exact {
-            return self.on_exact(c, pool, consume);
+            return self.on_exact(c.result, pool, consume);
         }
         if c.result > 0
             && let Some(index) = c.buffer
         {
             self.on_chunk(index, c.result as usize, c.buffer_more, pool, consume);
         }
-        if !c.more {
-            return self.on_multi_ended(c.result, pool);
+        if c.more {
+            return Ok(self.go_on(pool));
         }
-        Ok(self.after_bytes(pool))
-    }
-
-    /// Any completion without `more` ends the multishot (traps 1 and 2): re-arm or close.
-    fn on_multi_ended(&mut self, result: i32, pool: &Pool) -> Result<Next, Option<i32>> {
-        let wanted_end = self.state == State::Ending;
+        // Any completion without `more` ends the multishot (traps 1 and 2): re-arm or close.
+        // Everything consumed is posted again before the next arm, so an empty group was only
+        // drained faster than we looked: arming at once cannot spin.
         self.state = State::Off;
-        match result {
-            0 => return self.ended(None),
-            // Ours if we asked for it. If not, the system cancelled it: arm again all the same.
-            n if n == -libc::ECANCELED || n == -libc::ENOBUFS || n == -libc::EINTR => {}
-            n if n < 0 => return self.ended(Some(-n)),
-            _ => {}
+        match c.result {
+            0 => self.ended(None),
+            n if n < 0 && !goes_on(n) => self.ended(Some(-n)),
+            _ => Ok(self.start(pool)),
         }
-        if wanted_end && self.exact.is_some() {
-            return Ok(self.start_exact(pool));
-        }
-        Ok(match self.start() {
-            // Everything that was consumed is posted again before the next arm, so an empty group
-            // was only drained faster than we looked: arming at once cannot spin.
-            Next::Arm => Next::Arm,
-            other => other,
-        })
     }
 
     fn ended(&mut self, errno: Option<i32>) -> Result<Next, Option<i32>> {
         self.state = State::Ended;
-        Err(errno)
+        if self.on {
+            return Err(errno);
+        }
+        self.end = Some(errno);
+        Ok(Next::Nothing)
     }
 
     fn on_chunk(
@@ -334,23 +343,22 @@ impl Recv {
         let Some(Some(posted)) = self.posted.get_mut(index as usize) else { return };
         let (block, from) = (posted.block.clone(), posted.filled);
         posted.filled += n;
-        let mut at = from;
         let end = from + n;
-        if let Some(exact) = &mut self.exact {
-            at += fill_exact(exact, &block, at, end, pool, &mut self.copied);
-            self.deliver_exact(pool, consume);
-        } else if let Some(w) = self.waiting.take() {
-            if w.index == index && w.end == at {
-                at = w.at;
-            } else {
-                self.move_to_spill(&w);
+        let mut at = self.top_up_exact(&block, from, end, pool, consume);
+        if at < end {
+            if let Some(w) = self.waiting.take() {
+                if w.index == index && w.end == at {
+                    at = w.at;
+                } else {
+                    self.move_to_spill(&w);
+                }
             }
-        }
-        if !self.on && self.exact.is_none() {
-            self.keep_for_later(index, at, end);
-        } else if self.exact.is_none() {
-            at = self.top_up_spill(&block, at, end, pool, consume);
-            self.show(index, block.clone(), at, end, pool, consume);
+            if self.on {
+                at = self.top_up_spill(&block, at, end, pool, consume);
+                self.show(index, block.clone(), at, end, pool, consume);
+            } else {
+                self.keep_for_later(index, at, end);
+            }
         }
         drop(block);
         if !stays {
@@ -372,19 +380,36 @@ impl Recv {
         if let Some(w) = self.waiting.take_if(|w| w.index == index) {
             self.move_to_spill(&w);
         }
-        self.to_post.push(index);
+        self.unposted.push(index);
     }
 
     fn move_to_spill(&mut self, w: &Waiting) {
         if let Some(Some(p)) = self.posted.get(w.index as usize) {
-            // With room for what its frame still misses, so that it is not moved while it grows.
-            self.spill.reserve(w.end - w.at + self.need.min(EXACT_MIN));
             self.spill.extend_from_slice(p.block.bytes(w.at, w.end));
             self.copied += (w.end - w.at) as u64;
         }
     }
 
-    /// Appends to the spill just what its frame needs, until it is consumed or the chunk is.
+    /// Fills the exact buffer, if there is one, from a chunk; returns where the rest begins.
+    fn top_up_exact(
+        &mut self,
+        block: &Block,
+        mut at: usize,
+        end: usize,
+        pool: &Pool,
+        consume: &mut Consume<'_>,
+    ) -> usize {
+        while let Some(exact) = self.exact.as_mut().filter(|e| at < end && e.have < e.total) {
+            at += fill_exact(exact, block.bytes(at, end), pool, &mut self.copied);
+            if self.on {
+                self.deliver_exact(pool, consume);
+            }
+        }
+        at
+    }
+
+    /// Appends to the spill what its frame needs, until it is consumed or the chunk is. A handler
+    /// that only knows a small part of what it needs is asked at doubling lengths.
     fn top_up_spill(
         &mut self,
         block: &Block,
@@ -393,12 +418,15 @@ impl Recv {
         pool: &Pool,
         consume: &mut Consume<'_>,
     ) -> usize {
+        let mut step = 1;
         while !self.spill.is_empty() && at < end {
-            let n = self.need.max(1).min(end - at);
+            let n = self.need.max(step).min(end - at);
             self.spill.extend_from_slice(block.bytes(at, at + n));
             self.copied += n as u64;
             at += n;
+            let before = self.spill.len();
             self.show_spill(pool, consume);
+            step = if self.spill.len() < before { 1 } else { n.saturating_mul(2) };
         }
         at
     }
@@ -410,18 +438,10 @@ impl Recv {
         let end = self.spill.len();
         let source = Source::Spill(std::mem::take(&mut self.spill));
         let (mut rx, progress) = self.call(source, 0, end, pool, consume);
-        match &mut rx.source {
-            Source::Spill(bytes) => {
-                self.spill = std::mem::take(bytes);
-                let consumed = progress.consumed.min(self.spill.len());
-                self.spill.drain(..consumed);
-            }
-            Source::Shared(bytes) => {
-                let rest = bytes.get(progress.consumed..).unwrap_or_default();
-                self.spill.extend_from_slice(rest);
-                self.copied += rest.len() as u64;
-            }
-            Source::Block(_) => {}
+        if let Source::Spill(bytes) = &mut rx.source {
+            self.spill = std::mem::take(bytes);
+            let consumed = progress.consumed.min(self.spill.len());
+            self.spill.drain(..consumed);
         }
     }
 
@@ -460,19 +480,48 @@ impl Recv {
         pool: &Pool,
         consume: &mut Consume<'_>,
     ) -> (Rx, Progress) {
-        let may_slice = pool.may_give_away(BLOCK_MAX);
+        // An exact buffer is no larger than what is kept of it: a copy would save nothing.
+        let may_slice = match &source {
+            Source::Block(b) => self.exact_shown || pool.may_give_away(b.len()),
+            Source::Spill(_) => false,
+        };
         let mut rx = Rx { source, at, end, may_slice, copied: 0, longest: 0 };
         let progress = consume(&mut rx);
         self.copied += rx.copied;
         self.need = progress.need;
         let left = (end - at).saturating_sub(progress.consumed);
-        self.size_blocks(rx.longest.max(if progress.need > 0 { left + progress.need } else { 0 }));
+        let frame = if progress.need > 0 { left.saturating_add(progress.need) } else { 0 };
+        self.follow(rx.longest, rx.longest.max(frame));
         (rx, progress)
+    }
+
+    /// Follows what the socket receives: `whole` is the longest complete frame just shown (0 if none
+    /// was worth keeping), `longest` counts an unfinished one too.
+    fn follow(&mut self, whole: usize, longest: usize) {
+        if longest >= LARGE_MIN {
+            let alike = self.large.is_some_and(|last| last.abs_diff(longest) <= ALIKE);
+            self.block_len = if alike && self.incremental && longest <= LARGE_BLOCK_MAX {
+                longest
+            } else {
+                (longest / 4).clamp(HEAD_MIN, HEAD_MAX)
+            };
+            self.large = Some(longest);
+            self.small_run = 0;
+        } else if self.large.is_none() {
+            self.size_blocks(longest);
+        } else if whole < LARGE_MIN {
+            self.small_run += 1;
+            if self.small_run >= LARGE_UNTIL {
+                self.large = None;
+                self.small_run = 0;
+                self.block_len = BLOCK_MIN;
+            }
+        }
     }
 
     /// Blocks hold about four of the longest frames seen lately, inside the two limits.
     fn size_blocks(&mut self, longest: usize) {
-        let fit = (longest.saturating_mul(4)).next_power_of_two().clamp(BLOCK_MIN, BLOCK_MAX);
+        let fit = (longest.min(BLOCK_MAX) * 4).next_power_of_two().clamp(BLOCK_MIN, BLOCK_MAX);
         if fit > self.block_len {
             self.block_len = fit;
             self.small_run = 0;
@@ -487,47 +536,58 @@ impl Recv {
         }
     }
 
-    /// Whether the unfinished frame should have memory of its own from here on.
-    fn after_bytes(&mut self, pool: &Pool) -> Next {
-        if self.state != State::Multi || self.exact.is_some() || self.need < EXACT_MIN {
+    /// After bytes were shown: whether the unfinished frame goes on in memory of its own.
+    fn go_on(&mut self, pool: &Pool) -> Next {
+        if self.state != State::Multi {
+            return self.start(pool);
+        }
+        self.want_exact(pool);
+        if self.exact.is_none() {
             return Next::Nothing;
         }
-        let (have, room) = match (&self.waiting, self.spill.len()) {
-            (Some(w), 0) => {
-                let block = self.posted.get(w.index as usize).and_then(Option::as_ref);
-                let room = block.map_or(0, |p| p.block.len() - p.filled);
-                (w.end - w.at, if self.incremental { room } else { 0 })
-            }
-            (None, n) if n > 0 => (n, 0),
-            _ => return Next::Nothing,
-        };
-        if room >= self.need {
-            return Next::Nothing;
-        }
-        self.begin_exact(have, pool);
         self.state = State::Ending;
         Next::Cancel
     }
 
+    /// Begins an exact buffer if the unfinished frame misses much, and more than its block takes.
+    fn want_exact(&mut self, pool: &Pool) {
+        let least = if self.large.is_some() { HEAD_MIN } else { EXACT_MIN };
+        if self.exact.is_some() || self.need < least {
+            return;
+        }
+        let (have, room) = match (&self.waiting, self.spill.len()) {
+            (Some(w), 0) => {
+                let block = self.posted.get(w.index as usize).and_then(Option::as_ref);
+                let room = block.map_or(0, |p| p.len - p.filled);
+                (w.end - w.at, if self.incremental { room } else { 0 })
+            }
+            (None, n) if n > 0 => (n, 0),
+            _ => return,
+        };
+        if room < self.need {
+            self.begin_exact(have, pool);
+        }
+    }
+
     fn begin_exact(&mut self, have: usize, pool: &Pool) {
-        let total = have + self.need;
+        let total = have.saturating_add(self.need);
         let block = pool.take(total.min(have.max(EXACT_FIRST)));
         let mut exact = Exact { block, have: 0, total };
         if let Some(w) = self.waiting.take() {
             if let Some(Some(p)) = self.posted.get(w.index as usize) {
-                let part = p.block.clone();
-                fill_exact(&mut exact, &part, w.at, w.end, pool, &mut self.copied);
+                fill_exact(&mut exact, p.block.bytes(w.at, w.end), pool, &mut self.copied);
             }
         } else {
-            exact.have = exact.block.fill(0, &self.spill);
-            self.copied += exact.have as u64;
+            fill_exact(&mut exact, &self.spill, pool, &mut self.copied);
             self.spill.clear();
         }
         self.exact = Some(exact);
     }
 
     fn start_exact(&mut self, pool: &Pool) -> Next {
-        let Some(exact) = &mut self.exact else { return self.start() };
+        let Some(exact) = self.exact.as_mut().filter(|e| e.have < e.total) else {
+            return Next::Nothing;
+        };
         grow_exact(exact, exact.have + 1, pool, &mut self.copied);
         let room = exact.block.len().min(exact.total) - exact.have;
         // SAFETY: `have` is inside the block (`fill_exact` and `on_exact` keep it so).
@@ -538,58 +598,90 @@ impl Recv {
 
     fn on_exact(
         &mut self,
-        c: &Completion,
+        result: i32,
         pool: &Pool,
         consume: &mut Consume<'_>,
     ) -> Result<Next, Option<i32>> {
         self.state = State::Off;
-        let Some(exact) = &mut self.exact else { return Ok(self.start()) };
-        match c.result {
+        match result {
             0 => return self.ended(None),
-            n if n == -libc::EINTR || n == -libc::EAGAIN => return Ok(self.start_exact(pool)),
-            n if n == -libc::ECANCELED => return Ok(Next::Nothing),
-            n if n < 0 => return self.ended(Some(-n)),
-            n => exact.have += n as usize,
+            n if n > 0 => {
+                if let Some(exact) = &mut self.exact {
+                    exact.have += n as usize;
+                }
+            }
+            n if goes_on(n) => {}
+            n => return self.ended(Some(-n)),
         }
-        if exact.have < exact.total {
-            return Ok(self.start_exact(pool));
+        if self.on {
+            self.deliver_exact(pool, consume);
         }
-        self.deliver_exact(pool, consume);
-        if self.exact.is_some() {
-            return Ok(self.start_exact(pool));
-        }
-        Ok(self.start())
+        Ok(self.start(pool))
     }
 
-    /// Shows a complete exact buffer; what the handler leaves of it starts the spill.
+    /// Shows a complete exact buffer; what the handler leaves of it goes before the spill.
     fn deliver_exact(&mut self, pool: &Pool, consume: &mut Consume<'_>) {
         let Some(exact) = self.exact.take_if(|e| e.have >= e.total) else { return };
         let source = Source::Block(exact.block.clone());
+        self.exact_shown = true;
         let (_, progress) = self.call(source, 0, exact.have, pool, consume);
-        if progress.consumed >= exact.have {
-            return;
-        }
+        self.exact_shown = false;
         if progress.consumed == 0 && progress.need > 0 {
             // The frame turned out longer (an aggregate): go on in the same memory.
-            self.exact = Some(Exact { total: exact.have + progress.need, ..exact });
-        } else {
-            self.spill.extend_from_slice(exact.block.bytes(progress.consumed, exact.have));
+            let total = exact.have.saturating_add(progress.need);
+            self.exact = Some(Exact { total, ..exact });
+            return;
+        }
+        if progress.consumed < exact.have {
+            let left = exact.block.bytes(progress.consumed, exact.have);
+            self.copied += left.len() as u64;
+            self.spill.splice(..0, left.iter().copied());
+        }
+        let_go(exact.block);
+    }
+
+    /// Shows an exact buffer that became complete while receiving was off, and fills it from what
+    /// came after it as long as its frame turns out longer.
+    fn feed_exact(&mut self, pool: &Pool, consume: &mut Consume<'_>) {
+        loop {
+            self.deliver_exact(pool, consume);
+            let Some(exact) = &mut self.exact else { return };
+            if !self.spill.is_empty() {
+                let n = fill_exact(exact, &self.spill, pool, &mut self.copied);
+                self.spill.drain(..n);
+            } else if let Some(w) = &mut self.waiting
+                && let Some(Some(p)) = self.posted.get(w.index as usize)
+            {
+                w.at += fill_exact(exact, p.block.bytes(w.at, w.end), pool, &mut self.copied);
+                if w.at == w.end {
+                    self.waiting = None;
+                }
+            } else {
+                return;
+            }
         }
     }
 }
 
+/// Results after which the stream goes on: the operation ended, not the connection. A cancel that
+/// we did not ask for is the system's; arm again all the same.
+fn goes_on(result: i32) -> bool {
+    let over = [libc::ECANCELED, libc::ENOBUFS, libc::EINTR, libc::EAGAIN];
+    over.contains(&result.saturating_neg())
+}
+
+/// Drops a hold; a block that users keep parts of counts as theirs from here on.
+fn let_go(block: Block) {
+    if !block.is_unkept() {
+        block.give_away();
+    }
+}
+
 /// Copies what the exact buffer still misses out of a chunk; returns how much that was.
-fn fill_exact(
-    exact: &mut Exact,
-    block: &Block,
-    at: usize,
-    end: usize,
-    pool: &Pool,
-    copied: &mut u64,
-) -> usize {
-    let n = (exact.total - exact.have).min(end - at);
+fn fill_exact(exact: &mut Exact, bytes: &[u8], pool: &Pool, copied: &mut u64) -> usize {
+    let n = (exact.total - exact.have).min(bytes.len());
     grow_exact(exact, exact.have + n, pool, copied);
-    exact.have += exact.block.fill(exact.have, block.bytes(at, at + n));
+    exact.have += exact.block.fill(exact.have, &bytes[..n]);
     *copied += n as u64;
     n
 }
@@ -602,5 +694,8 @@ fn grow_exact(exact: &mut Exact, len: usize, pool: &Pool, copied: &mut u64) {
     let grown = pool.take(len.max(exact.block.len() * 2).min(exact.total.max(len)));
     grown.fill(0, exact.block.bytes(0, exact.have));
     *copied += exact.have as u64;
-    exact.block = grown;
+    let_go(std::mem::replace(&mut exact.block, grown));
 }
+
+#[cfg(test)]
+mod tests;

@@ -427,15 +427,16 @@ impl Kernel for Ring {
     }
 
     fn prepare_park(&mut self) -> bool {
-        let Some(fd) = self.bell.host.get() else { return false };
         // What the last turn left to be submitted (the bell's next read, a timer that fired before
         // its instant was due) would not end the host's wait.
         if self.timer.wanted < self.timer.standing
             || !self.backlog.is_empty()
             || !self.ring.submission().is_empty()
+            || self.ready_fd().is_err()
         {
             return false;
         }
+        let Some(fd) = self.bell.host.get() else { return false };
         let mut count = 0u64;
         // SAFETY: the descriptor is open and non-blocking; eight writable bytes are given.
         unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) };

@@ -12,17 +12,19 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use crate::attention::Attention;
 use crate::mailbox::{Producer, PushError};
 
 /// What other threads send to a core.
 pub(crate) enum Post {
     /// Wake this task.
     Wake(TaskKey),
-    /// Wakes wait in the overflow list.
-    Overflow,
+    /// Nothing but a reason to look: wakes may wait in the overflow list.
+    Look,
     /// Run this on the core.
     Run(Box<dyn FnOnce() + Send>),
 }
@@ -53,23 +55,38 @@ impl TaskKey {
 pub(crate) struct Reach {
     pub(crate) producer: Producer<Post>,
     overflow: Mutex<Vec<TaskKey>>,
+    /// Whether the overflow list may hold anything.
+    overflowed: AtomicBool,
 }
 
 impl Reach {
     pub(crate) fn new(producer: Producer<Post>) -> Reach {
-        Reach { producer, overflow: Mutex::new(Vec::new()) }
+        Reach { producer, overflow: Mutex::new(Vec::new()), overflowed: AtomicBool::new(false) }
     }
 
     /// Never loses a wake: what the full mailbox does not take waits beside it, and the second push
-    /// either finds room (and wakes the core) or shows that the core has yet to drain the mailbox.
+    /// either finds room (and wakes the core) or shows that the core has yet to drain the mailbox,
+    /// after which it looks here.
     fn wake(&self, key: TaskKey) {
         if let Err(PushError::Full(_)) = self.producer.push(Post::Wake(key)) {
             self.overflow.lock().unwrap_or_else(PoisonError::into_inner).push(key);
-            let _ = self.producer.push(Post::Overflow);
+            self.overflowed.store(true, Ordering::Relaxed);
+            // A push that finds the mailbox full fences before it says so: either it finds room, or
+            // the consumer that makes room sees the flag.
+            fence(Ordering::SeqCst);
+            let _ = self.producer.push(Post::Look);
         }
     }
 
+    /// The wakes that the mailbox had no room for. To be asked after anything was taken from it.
     pub(crate) fn take_overflow(&self) -> Vec<TaskKey> {
+        fence(Ordering::SeqCst);
+        if !self.overflowed.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        // Before the list is taken: a wake that comes in between sets it again.
+        self.overflowed.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         std::mem::take(&mut *self.overflow.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -83,8 +100,10 @@ thread_local! {
 }
 
 /// The tasks that are due.
-#[derive(Default)]
-struct Ready(RefCell<Due>);
+struct Ready {
+    due: RefCell<Due>,
+    attention: Rc<Attention>,
+}
 
 #[derive(Default)]
 struct Due {
@@ -102,7 +121,7 @@ struct Mark {
 impl Ready {
     #[inline]
     fn push(&self, key: TaskKey) {
-        let mut due = self.0.borrow_mut();
+        let mut due = self.due.borrow_mut();
         if let Some(mark) = due.marks.get_mut(key.index())
             && mark.key == key
             && !mark.queued
@@ -115,7 +134,7 @@ impl Ready {
     /// The next task that is due, which may be queued again from now on.
     #[inline]
     fn pop(&self) -> Option<TaskKey> {
-        let mut due = self.0.borrow_mut();
+        let mut due = self.due.borrow_mut();
         let index = due.queue.pop_front()?;
         let mark = due.marks.get_mut(index as usize)?;
         mark.queued = false;
@@ -136,9 +155,9 @@ pub(crate) struct Tasks {
 
 impl Tasks {
     /// Registers a core of the calling thread.
-    pub(crate) fn new(reach: Arc<Reach>) -> Tasks {
+    pub(crate) fn new(reach: Arc<Reach>, attention: Rc<Attention>) -> Tasks {
         let core = enlist(reach);
-        let ready = Rc::new(Ready::default());
+        let ready = Rc::new(Ready { due: RefCell::default(), attention });
         HERE.with_borrow_mut(|here| here.push((core, ready.clone())));
         Tasks {
             core,
@@ -156,12 +175,12 @@ impl Tasks {
 
     /// Whether a task is due.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.0.borrow().queue.is_empty()
+        !self.ready.due.borrow().queue.is_empty()
     }
 
     /// How many tasks are due.
     pub(crate) fn ready_len(&self) -> usize {
-        self.ready.0.borrow().queue.len()
+        self.ready.due.borrow().queue.len()
     }
 
     pub(crate) fn wake(&self, key: TaskKey) {
@@ -176,6 +195,9 @@ impl Tasks {
             self.ready.push(key);
             // Its drop would do nothing, through a pointer.
             std::mem::forget(waker);
+            if self.ready.attention.is_parked() {
+                self.ready.attention.call();
+            }
         } else {
             waker.wake();
         }
@@ -186,7 +208,7 @@ impl Tasks {
         let slot = Rc::new(Outcome { value: RefCell::new(None), waker: RefCell::new(None) });
         let task = Task { outcome: slot.clone() };
         let job = Box::pin(async move {
-            let ended = Caught(future).await;
+            let ended = Caught(Some(future)).await;
             *slot.value.borrow_mut() = Some(ended);
             let waker = slot.waker.borrow_mut().take();
             if let Some(waker) = waker {
@@ -199,7 +221,7 @@ impl Tasks {
 
     fn add(&self, job: Job) {
         let mut jobs = self.jobs.borrow_mut();
-        let mut due = self.ready.0.borrow_mut();
+        let mut due = self.ready.due.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or(jobs.len() as u32);
         if index as usize == jobs.len() {
             jobs.push(None);
@@ -210,6 +232,7 @@ impl Tasks {
         self.live.set(self.live.get() + 1);
         drop((jobs, due));
         self.ready.push(key);
+        self.ready.attention.call();
     }
 
     /// Runs the tasks that are due now, each once; what they wake runs in the next turn, so that a
@@ -227,16 +250,19 @@ impl Tasks {
         let Some(mut job) = self.jobs.borrow_mut()[at].take() else { return };
         // Its drop would do nothing, through a pointer.
         let waker = ManuallyDrop::new(waker(key));
-        if job.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        let mut context = Context::from_waker(&waker);
+        // The future's own panics are its outcome; an output that nobody wants may panic as it goes.
+        let polled = catch_unwind(AssertUnwindSafe(|| job.as_mut().poll(&mut context)));
+        if matches!(polled, Ok(Poll::Pending)) {
             self.jobs.borrow_mut()[at] = Some(job);
             return;
         }
         self.end(at);
-        drop(job);
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(job)));
     }
 
     fn end(&self, at: usize) {
-        let marks = &mut self.ready.0.borrow_mut().marks;
+        let marks = &mut self.ready.due.borrow_mut().marks;
         let mask = (1 << TaskKey::GENERATION_BITS) - 1;
         let generation = ((marks[at].key.0 >> TaskKey::INDEX_BITS) & mask) as u32;
         marks[at].key = TaskKey::new(self.core, at as u32, generation.wrapping_add(1));
@@ -286,18 +312,28 @@ fn enlist(reach: Arc<Reach>) -> u16 {
     free as u16
 }
 
-/// A future whose panics become its outcome.
-struct Caught<F>(F);
+/// A future whose panics, those of its destructor included, become its outcome.
+struct Caught<F>(Option<F>);
 
 impl<F: Future> Future for Caught<F> {
     type Output = Result<F::Output, Box<dyn Any + Send>>;
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the field is pinned with its owner: it is never moved out and has no other access.
-        let inner = unsafe { self.map_unchecked_mut(|caught| &mut caught.0) };
-        match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
-            Err(panic) => Poll::Ready(Err(panic)),
+        // SAFETY: the field is pinned with its owner: it is never moved out, only dropped in place.
+        let mut inner = unsafe { self.map_unchecked_mut(|caught| &mut caught.0) };
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            let polled = inner.as_mut().as_pin_mut().map(|future| future.poll(cx));
+            if matches!(polled, Some(Poll::Ready(_))) {
+                inner.set(None);
+            }
+            polled
+        }));
+        match polled {
+            Ok(Some(Poll::Ready(value))) => Poll::Ready(Ok(value)),
+            Ok(_) => Poll::Pending,
+            Err(panic) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| inner.set(None)));
+                Poll::Ready(Err(panic))
+            }
         }
     }
 }
@@ -382,10 +418,15 @@ fn wake(key: TaskKey) {
     // Without thread-local storage (a thread that ends), every core is foreign.
     let local = HERE.try_with(|here| {
         let here = here.try_borrow().ok()?;
-        here.iter().find(|(core, _)| *core == key.core()).map(|(_, ready)| ready.push(key))
+        let (_, ready) = here.iter().find(|(core, _)| *core == key.core())?;
+        ready.push(key);
+        Some(ready.attention.is_parked().then(|| ready.attention.clone()))
     });
-    if !matches!(local, Ok(Some(()))) {
-        wake_foreign(key);
+    match local {
+        Ok(Some(None)) => {}
+        // Outside of the borrow: the waker is the host's code.
+        Ok(Some(Some(attention))) => attention.call(),
+        _ => wake_foreign(key),
     }
 }
 

@@ -36,31 +36,38 @@ pub(crate) fn run(args: BenchArgs) -> Result<(), Failure> {
     let target = Target::open(&plan)?;
     stop::listen().map_err(Failure::Failed)?;
     let began = SystemTime::now();
-    let runs = measure(&plan, &target).map_err(Failure::Failed)?;
+    let (runs, failed) = measure(&plan, &target);
+    if let (Some(failed), true) = (&failed, runs.is_empty()) {
+        return Err(Failure::Failed(failed.clone()));
+    }
     let report = Report::new(&plan, target.address(), target.rung(), &runs);
-    say(&table::text(target.address(), &plan, &report.result, runs.len() as u32))?;
-    // Both files are tried, so that one full disk does not cost the other report.
+    // Every report is tried, so that one full disk does not cost the others.
+    let said = say(&table::text(target.address(), &plan, &report.result, runs.len() as u32));
     let json = json.map_or(Ok(()), |out| out.write(|out| json::write(out, &report)));
     let hdr = hdr.map_or(Ok(()), |out| out.write(|out| hdr::write(out, began, &runs)));
-    json.and(hdr).and_then(|()| verdict(&report.result)).map_err(Failure::Failed)
+    let ended = failed.map_or_else(|| verdict(&report.result), Err);
+    said.and(json.and(hdr).and(ended).map_err(Failure::Failed))
 }
 
-/// All runs, or those before the user's Ctrl-C.
-fn measure(plan: &Arc<Plan>, target: &Target) -> Result<Vec<Measured>, String> {
+/// All runs, or those before the user's Ctrl-C or a failure, and the failure.
+fn measure(plan: &Arc<Plan>, target: &Target) -> (Vec<Measured>, Option<String>) {
     let mut runs = Vec::new();
     for number in 0..plan.runs {
         let run = Arc::new(shared(plan, number));
         let progress = Progress::start(plan, number, run.told.clone(), run.fill.clone());
         let lanes = target.run(plan, &run);
         drop(progress);
-        let measured = Measured::of_lanes(lanes?);
+        let measured = match lanes {
+            Ok(lanes) => Measured::of_lanes(lanes),
+            Err(failed) => return (runs, Some(failed)),
+        };
         let over = measured.interrupted || measured.load.stalled;
         runs.push(measured);
         if over {
             break;
         }
     }
-    Ok(runs)
+    (runs, None)
 }
 
 /// What the lanes of run `number` share; the first run loads the keys.

@@ -49,13 +49,13 @@ fn command(order: &Order, value: &[u8]) -> Command<Seen> {
     let key = order.key.as_bytes();
     match order.verb {
         Verb::Get => strings::get(key),
-        Verb::Set => strings::set(key, value),
-        Verb::Del => keys::del(key),
-        Verb::Exists => keys::exists(key),
-        Verb::Incr => strings::incr(key),
+        Verb::Set => strings::set(key, value).returning(),
+        Verb::Del => keys::del(key).returning(),
+        Verb::Exists => keys::exists(key).returning(),
+        Verb::Incr => strings::incr(key).returning(),
         Verb::Hget => hashes::hget(key, FIELD),
-        Verb::Hset => hashes::hset(key, [(FIELD, value)]),
-        Verb::Ping => connection::ping(),
+        Verb::Hset => hashes::hset(key, [(FIELD, value)]).returning(),
+        Verb::Ping => connection::ping().returning(),
     }
 }
 

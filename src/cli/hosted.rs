@@ -2,11 +2,14 @@
 //! lane. Tasks may move between the threads, so a lane's load stands behind a lock.
 
 use super::bench::Run;
+use super::door::Through;
 use super::drive::{Clock, Cost, Ground, LoadDoor, Measured, dispatcher, sender, watch};
 use super::load::Load;
 use super::plan::Plan;
+use super::target::one_line;
 use super::threads::Threads;
 use super::{lane, stop};
+use hedgerow::{Client, Options};
 use hedgerow_runtime::time::Instant;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -18,8 +21,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, Runtime};
 
+/// Makes a runtime of so many workers and a client in it, and runs all lanes over that client.
+pub(crate) fn load(
+    workers: u32,
+    plan: &Arc<Plan>,
+    shared: &Arc<Run>,
+    options: &Options,
+) -> Result<Vec<Measured>, String> {
+    let (runtime, threads) = runtime(workers)?;
+    let mut options = options.clone();
+    options.connections = plan.connections as usize;
+    let ended = runtime.block_on(async {
+        let client = Client::connect(&options).await.map_err(|error| one_line(&error))?;
+        run(plan, shared, &threads, &Through(client)).await
+    });
+    // A task that a silent server keeps waiting is not waited for.
+    runtime.shutdown_background();
+    ended
+}
+
 /// A tokio runtime of so many worker threads, and these threads for their CPU time.
-pub(crate) fn runtime(workers: u32) -> Result<(Runtime, Threads), String> {
+fn runtime(workers: u32) -> Result<(Runtime, Threads), String> {
     let threads = Threads::default();
     let (starts, stops) = (threads.clone(), threads.clone());
     let runtime = Builder::new_multi_thread()
@@ -34,7 +56,7 @@ pub(crate) fn runtime(workers: u32) -> Result<(Runtime, Threads), String> {
 }
 
 /// Runs all lanes in this runtime over `door`, whose clones share the client's connections.
-pub(crate) async fn run<D>(
+async fn run<D>(
     plan: &Arc<Plan>,
     run: &Arc<Run>,
     threads: &Threads,

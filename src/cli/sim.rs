@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
+/// When the reply of an order is there that arrives at an instant; nanoseconds.
+type Answers = dyn Fn(&Order, u64) -> u64;
 type Ready = Arc<Mutex<VecDeque<usize>>>;
 
 /// Clock, timers and tasks.
@@ -27,7 +29,7 @@ pub(crate) struct World {
     load: RefCell<Load>,
     /// When the user presses Ctrl-C.
     stop_at: Instant,
-    server: Box<dyn Fn(&Order, u64) -> u64>,
+    server: Box<Answers>,
 }
 
 struct TaskWaker(usize, Ready);

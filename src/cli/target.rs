@@ -4,7 +4,7 @@ use super::args::RungName;
 use super::bench::Run;
 use super::drive::Measured;
 use super::plan::{Placement, Plan};
-use super::{Failure, pinned, remark};
+use super::{Failure, hosted, pinned, remark};
 use hedgerow::testing::Server;
 use hedgerow::{Cores, Error, Options};
 use hedgerow_runtime::caps::Rung;
@@ -61,7 +61,7 @@ impl Target {
                 let cores = self.cores(plan).map_err(|error| one_line(&error))?;
                 pinned::run(plan, run, &cores, &self.options)
             }
-            Placement::Hosted { .. } => Err("--door hosted: no such client yet".into()),
+            Placement::Hosted { workers } => hosted::load(*workers, plan, run, &self.options),
         };
         lanes.map_err(|error| match error.contains(&self.address) {
             true => error,

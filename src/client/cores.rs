@@ -100,7 +100,7 @@ impl CoresBuilder {
     }
 }
 
-fn rung_of_environment() -> Result<Option<Rung>, Error> {
+pub(super) fn rung_of_environment() -> Result<Option<Rung>, Error> {
     match std::env::var(RUNG_VARIABLE) {
         Ok(word) if !word.is_empty() => {
             let rung = word.parse();
@@ -110,7 +110,7 @@ fn rung_of_environment() -> Result<Option<Rung>, Error> {
     }
 }
 
-fn runtime(what: &str, error: impl std::fmt::Display) -> Error {
+pub(super) fn runtime(what: &str, error: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Runtime, Fate::NotSent, format!("{what}: {error}"))
 }
 
@@ -174,7 +174,7 @@ impl Cores {
             let (send, receive) = mpsc::channel();
             let (main, cpu) = (main.clone(), core.cpu);
             core.post(move |desk| {
-                let context = LocalContext::new(desk.clone(), index, cpu);
+                let context = LocalContext::new(desk.clone(), index, Some(cpu));
                 let job = desk.local().spawn(async move { main(context).await });
                 desk.local().spawn(async move {
                     let _ = send.send(job.await.map_err(|panic| panic.to_string()));
@@ -206,7 +206,7 @@ impl Cores {
             let (send, receive) = tokio::sync::oneshot::channel();
             let (options, cpu) = (options.clone(), core.cpu);
             core.post(move |desk| {
-                let context = LocalContext { desk: desk.clone(), index, cpu };
+                let context = LocalContext::new(desk.clone(), index, Some(cpu));
                 desk.local().spawn(async move {
                     let made = context.connect(&options).await;
                     let _ = send.send(made.map(|client| Pinned::seat(number, client)));
@@ -324,11 +324,11 @@ fn drive<K: Kernel>(kernel: K, parker: Parker, stop: &AtomicBool, started: &Star
 pub struct LocalContext {
     desk: CoreDesk,
     index: usize,
-    cpu: u32,
+    cpu: Option<u32>,
 }
 
 impl LocalContext {
-    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: u32) -> LocalContext {
+    pub(crate) fn new(desk: CoreDesk, index: usize, cpu: Option<u32>) -> LocalContext {
         LocalContext { desk, index, cpu }
     }
 
@@ -360,8 +360,8 @@ impl LocalContext {
         self.index
     }
 
-    /// The cpu that it is pinned to.
-    pub fn cpu(&self) -> u32 {
+    /// The cpu that it is pinned to; `None` in a host, whose thread is the host's affair.
+    pub fn cpu(&self) -> Option<u32> {
         self.cpu
     }
 
@@ -375,7 +375,7 @@ impl LocalContext {
         self.local().read_clock()
     }
 
-    /// The clock as of this turn; no system call.
+    /// The clock as of this turn; no system call. Outside of a host's turns, the clock itself.
     pub fn turn_now(&self) -> Instant {
         self.local().now()
     }

@@ -44,6 +44,9 @@ impl LocalClient {
     /// A client whose connections are begun now.
     pub(crate) fn open(desk: &CoreDesk, options: &Options) -> Result<LocalClient, Error> {
         options.check()?;
+        if desk.has_ended() {
+            return Err(Error::closed());
+        }
         let place = desk.open(Arc::new(options.clone()));
         Ok(LocalClient { shared: Rc::new(Shared { place, local: desk.local().clone() }) })
     }

@@ -2,6 +2,7 @@
 
 mod cores;
 pub mod door;
+mod embedded;
 #[cfg(feature = "hosted")]
 mod handle;
 mod local;
@@ -12,6 +13,7 @@ mod states;
 
 pub use cores::{Cores, CoresBuilder, LocalContext};
 pub use door::Door;
+pub use embedded::{Driver, Embedded, EmbeddedBuilder};
 #[cfg(feature = "hosted")]
 pub use handle::{Client, ClientRequest, ClientStates};
 pub use local::{LocalClient, LocalRequest, WithReply};

@@ -25,6 +25,9 @@ pub(crate) trait Place: Clone + Unpin {
     /// Lets `f` have the engine, and acts on what it asked for afterwards.
     fn with<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T) -> T;
 
+    /// As [`Place::with`], for an `f` that asks for nothing.
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>) -> T) -> T;
+
     /// As [`Place::with`], for an `f` that queues a command on behalf of the task of `cx`: what it
     /// asks to be sent may wait until that task comes back, which is then its duty.
     fn queue<T>(
@@ -117,7 +120,7 @@ impl<P: Place> Passage<P> {
         };
         self.place.discharge(&mut self.duty);
         loop {
-            match self.place.with(|engine, _| engine.redeem(id, cx.waker())) {
+            match self.place.look(|engine| engine.redeem(id, cx.waker())) {
                 Redeemed::Ready(outcome) => {
                     self.state = State::Over;
                     return Poll::Ready(outcome);
@@ -142,7 +145,7 @@ impl<P: Place> Passage<P> {
 
     /// Records the waker. `false`: look again. The replaced one is dropped outside the engine.
     fn wait_with(&self, id: CellId, waker: Waker) -> bool {
-        let recorded = self.place.with(|engine, _| engine.await_with(id, waker));
+        let recorded = self.place.look(|engine| engine.await_with(id, waker));
         recorded.is_ok()
     }
 
@@ -214,7 +217,7 @@ impl<P: Place> Passage<P> {
     #[inline(never)]
     fn give_back_memory(&self, body: Body<KeptOf<P::Out>>) {
         if let Body::Pooled(memory) = body {
-            self.place.with(|engine, _| engine.give_back(memory));
+            self.place.look(|engine| engine.give_back(memory));
         }
     }
 

@@ -430,8 +430,8 @@ pub trait ToArg {
 ///
 /// ```
 /// use hedgerow::command::keys::del;
-/// assert_eq!(del::<i64>("a").bytes(), del::<i64>(["a"]).bytes());
-/// assert_eq!(del::<i64>(vec!["a", "b"]).arg_count(), 3);
+/// assert_eq!(del("a").bytes(), del(["a"]).bytes());
+/// assert_eq!(del(vec!["a", "b"]).arg_count(), 3);
 /// ```
 pub trait ToArgs {
     /// Adds the arguments.

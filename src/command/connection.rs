@@ -12,30 +12,30 @@ commands! {
     /// The identity of the connection that the command happens to be sent on.
     ///
     /// Replies with an integer. Since 5.0.0, O(1).
-    fn client_id() = CLIENT_ID;
+    fn client_id() -> u64 = CLIENT_ID;
 
     /// What the server knows of the connection that the command happens to be sent on.
     ///
     /// Replies with text: `name=value` parts divided by blanks. Since 6.2.0, O(1).
-    fn client_info() = CLIENT_INFO;
+    fn client_info() -> String = CLIENT_INFO;
 
     /// What the server knows of all connections.
     ///
     /// Replies with text, a line for each. Since 2.4.0, O(n).
-    fn client_list() = CLIENT_LIST;
+    fn client_list() -> String = CLIENT_LIST;
 
     /// The same text back.
     ///
     /// Replies with the text. Since 1.0.0, O(1).
-    fn echo(message: impl ToArg) = ECHO: one(message);
+    fn echo<R>(message: impl ToArg) -> R = ECHO: one(message);
 
     /// Asks for a sign of life.
     ///
     /// Replies with PONG. Since 1.0.0, O(1).
-    fn ping() = PING;
+    fn ping() -> String = PING;
 
     /// Asks for a sign of life that is told from others.
     ///
     /// Replies with the message. Since 1.0.0, O(1).
-    fn ping_with(message: impl ToArg) = PING: one(message);
+    fn ping_with<R>(message: impl ToArg) -> R = PING: one(message);
 }

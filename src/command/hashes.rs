@@ -1,6 +1,6 @@
 //! The hash group.
 use super::args::{Args, ToArg, ToArgs, ToPairs};
-use super::cursors::ScanOptions;
+use super::cursors::{ScanOptions, ScanPage};
 use super::expiry::{
     ExpireCondition, ReadExpiry, WriteCondition, WriteExpiry, write_expiry_setters,
 };
@@ -70,17 +70,17 @@ commands! {
     /// Deletes fields; the key too, when none is left.
     ///
     /// Replies with how many existed. Since 2.0.0, O(n).
-    fn hdel(key: impl ToArg, fields: impl ToArgs) = HDEL: one(key) many(fields);
+    fn hdel(key: impl ToArg, fields: impl ToArgs) -> u64 = HDEL: one(key) many(fields);
 
     /// Whether a field exists.
     ///
-    /// Replies with 1 or 0. Since 2.0.0, O(1).
-    fn hexists(key: impl ToArg, field: impl ToArg) = HEXISTS: one(key) one(field);
+    /// Replies with true or false. Since 2.0.0, O(1).
+    fn hexists(key: impl ToArg, field: impl ToArg) -> bool = HEXISTS: one(key) one(field);
 
     /// Lets fields expire in so many seconds; 0 deletes them.
     ///
     /// Replies with an array: 1 set, 2 deleted, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn hexpire(key: impl ToArg, seconds: i64, fields: impl ToArgs) = HEXPIRE:
+    fn hexpire(key: impl ToArg, seconds: i64, fields: impl ToArgs) -> Vec<i64> = HEXPIRE:
         one(key) one(seconds) word("FIELDS") counted(fields);
 
     /// As HEXPIRE, on a condition.
@@ -92,12 +92,12 @@ commands! {
         seconds: i64,
         condition: ExpireCondition,
         fields: impl ToArgs,
-    ) = HEXPIRE: one(key) one(seconds) put(condition) word("FIELDS") counted(fields);
+    ) -> Vec<i64> = HEXPIRE: one(key) one(seconds) put(condition) word("FIELDS") counted(fields);
 
     /// Lets fields expire at a Unix time in seconds; a time past deletes them.
     ///
     /// Replies with an array: 1 set, 2 deleted, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn hexpireat(key: impl ToArg, unix_seconds: i64, fields: impl ToArgs) = HEXPIREAT:
+    fn hexpireat(key: impl ToArg, unix_seconds: i64, fields: impl ToArgs) -> Vec<i64> = HEXPIREAT:
         one(key) one(unix_seconds) word("FIELDS") counted(fields);
 
     /// As HEXPIREAT, on a condition.
@@ -109,81 +109,82 @@ commands! {
         unix_seconds: i64,
         condition: ExpireCondition,
         fields: impl ToArgs,
-    ) = HEXPIREAT: one(key) one(unix_seconds) put(condition) word("FIELDS") counted(fields);
+    ) -> Vec<i64> = HEXPIREAT:
+        one(key) one(unix_seconds) put(condition) word("FIELDS") counted(fields);
 
     /// When fields expire.
     ///
     /// Replies with an array: Unix time in seconds, -1 never, -2 no such field. Since Valkey
     /// 9.0.0, O(n).
-    fn hexpiretime(key: impl ToArg, fields: impl ToArgs) = HEXPIRETIME:
+    fn hexpiretime(key: impl ToArg, fields: impl ToArgs) -> Vec<i64> = HEXPIRETIME:
         one(key) word("FIELDS") counted(fields);
 
     /// The value of a field.
     ///
     /// Replies with the value, or nil if there is no such field. Since 2.0.0, O(1).
-    fn hget(key: impl ToArg, field: impl ToArg) = HGET: one(key) one(field);
+    fn hget<R>(key: impl ToArg, field: impl ToArg) -> R = HGET: one(key) one(field);
 
     /// All fields and their values.
     ///
     /// Replies with a map, empty if the key does not exist. Since 2.0.0, O(n).
-    fn hgetall(key: impl ToArg) = HGETALL: one(key);
+    fn hgetall<R>(key: impl ToArg) -> R = HGETALL: one(key);
 
     /// The values of fields, which are deleted.
     ///
     /// Replies with an array: a value or nil for each. Since Valkey 9.1.0, O(n).
-    fn hgetdel(key: impl ToArg, fields: impl ToArgs) = HGETDEL:
+    fn hgetdel<R>(key: impl ToArg, fields: impl ToArgs) -> R = HGETDEL:
         one(key) word("FIELDS") counted(fields);
 
     /// The values of fields, whose expiration time is set or removed.
     ///
     /// Replies with an array: a value or nil for each. Takes a `Duration`, a `SystemTime`, an
     /// [`Expiry`](super::expiry::Expiry) or a [`ReadExpiry`]. Since Valkey 9.0.0, O(n).
-    fn hgetex(key: impl ToArg, expiry: impl Into<ReadExpiry>, fields: impl ToArgs) = HGETEX:
+    fn hgetex<R>(key: impl ToArg, expiry: impl Into<ReadExpiry>, fields: impl ToArgs) -> R = HGETEX:
         one(key) put(Into::<ReadExpiry>::into(expiry)) word("FIELDS") counted(fields);
 
     /// Adds `increment` to the integer value of a field; a missing one counts as 0.
     ///
     /// Replies with the value after. Since 2.0.0, O(1).
-    fn hincrby(key: impl ToArg, field: impl ToArg, increment: i64) = HINCRBY:
+    fn hincrby(key: impl ToArg, field: impl ToArg, increment: i64) -> i64 = HINCRBY:
         one(key) one(field) one(increment);
 
     /// Adds `increment` to the number that a field holds; a missing one counts as 0.
     ///
     /// Replies with the value after, as text in either protocol. Since 2.6.0, O(1).
-    fn hincrbyfloat(key: impl ToArg, field: impl ToArg, increment: f64) = HINCRBYFLOAT:
+    fn hincrbyfloat(key: impl ToArg, field: impl ToArg, increment: f64) -> f64 = HINCRBYFLOAT:
         one(key) one(field) one(increment);
 
     /// All fields.
     ///
     /// Replies with an array, empty if the key does not exist. Since 2.0.0, O(n).
-    fn hkeys(key: impl ToArg) = HKEYS: one(key);
+    fn hkeys<R>(key: impl ToArg) -> R = HKEYS: one(key);
 
     /// How many fields there are.
     ///
     /// Replies with an integer, 0 if the key does not exist. Since 2.0.0, O(1).
-    fn hlen(key: impl ToArg) = HLEN: one(key);
+    fn hlen(key: impl ToArg) -> u64 = HLEN: one(key);
 
     /// The values of fields.
     ///
     /// Replies with an array: a value or nil for each. Since 2.0.0, O(n).
-    fn hmget(key: impl ToArg, fields: impl ToArgs) = HMGET: one(key) many(fields);
+    fn hmget<R>(key: impl ToArg, fields: impl ToArgs) -> R = HMGET: one(key) many(fields);
 
     /// Sets fields.
     ///
     /// Takes (field, value) pairs. Replies with OK. Deprecated by the servers for HSET. Since
     /// 2.0.0, O(n).
-    fn hmset(key: impl ToArg, pairs: impl ToPairs) = HMSET: one(key) pairs(pairs);
+    fn hmset(key: impl ToArg, pairs: impl ToPairs) -> () = HMSET: one(key) pairs(pairs);
 
     /// Removes the expiration time of fields.
     ///
     /// Replies with an array: 1 removed, -1 had none, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn hpersist(key: impl ToArg, fields: impl ToArgs) = HPERSIST:
+    fn hpersist(key: impl ToArg, fields: impl ToArgs) -> Vec<i64> = HPERSIST:
         one(key) word("FIELDS") counted(fields);
 
     /// Lets fields expire in so many milliseconds; 0 deletes them.
     ///
     /// Replies with an array: 1 set, 2 deleted, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn hpexpire(key: impl ToArg, millis: i64, fields: impl ToArgs) = HPEXPIRE:
+    fn hpexpire(key: impl ToArg, millis: i64, fields: impl ToArgs) -> Vec<i64> = HPEXPIRE:
         one(key) one(millis) word("FIELDS") counted(fields);
 
     /// As HPEXPIRE, on a condition.
@@ -195,12 +196,12 @@ commands! {
         millis: i64,
         condition: ExpireCondition,
         fields: impl ToArgs,
-    ) = HPEXPIRE: one(key) one(millis) put(condition) word("FIELDS") counted(fields);
+    ) -> Vec<i64> = HPEXPIRE: one(key) one(millis) put(condition) word("FIELDS") counted(fields);
 
     /// Lets fields expire at a Unix time in milliseconds; a time past deletes them.
     ///
     /// Replies with an array: 1 set, 2 deleted, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn hpexpireat(key: impl ToArg, unix_millis: i64, fields: impl ToArgs) = HPEXPIREAT:
+    fn hpexpireat(key: impl ToArg, unix_millis: i64, fields: impl ToArgs) -> Vec<i64> = HPEXPIREAT:
         one(key) one(unix_millis) word("FIELDS") counted(fields);
 
     /// As HPEXPIREAT, on a condition.
@@ -212,85 +213,89 @@ commands! {
         unix_millis: i64,
         condition: ExpireCondition,
         fields: impl ToArgs,
-    ) = HPEXPIREAT: one(key) one(unix_millis) put(condition) word("FIELDS") counted(fields);
+    ) -> Vec<i64> = HPEXPIREAT:
+        one(key) one(unix_millis) put(condition) word("FIELDS") counted(fields);
 
     /// When fields expire.
     ///
     /// Replies with an array: Unix time in milliseconds, -1 never, -2 no such field. Since Valkey
     /// 9.0.0, O(n).
-    fn hpexpiretime(key: impl ToArg, fields: impl ToArgs) = HPEXPIRETIME:
+    fn hpexpiretime(key: impl ToArg, fields: impl ToArgs) -> Vec<i64> = HPEXPIRETIME:
         one(key) word("FIELDS") counted(fields);
 
     /// How long fields have to live.
     ///
-    /// Replies with an array: milliseconds, -1 for ever, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn hpttl(key: impl ToArg, fields: impl ToArgs) = HPTTL:
+    /// Replies with an array: milliseconds, -1 for ever, -2 no such field. Since Valkey 9.0.0,
+    /// O(n).
+    fn hpttl(key: impl ToArg, fields: impl ToArgs) -> Vec<i64> = HPTTL:
         one(key) word("FIELDS") counted(fields);
 
     /// Some field.
     ///
     /// Replies with its name, or nil if the key does not exist. Since 6.2.0, O(1).
-    fn hrandfield(key: impl ToArg) = HRANDFIELD: one(key);
+    fn hrandfield<R>(key: impl ToArg) -> R = HRANDFIELD: one(key);
 
     /// Some fields: `count` different ones, or with a negative count exactly so many with repeats.
     ///
     /// Replies with an array. Since 6.2.0, O(n) of the reply.
-    fn hrandfield_count(key: impl ToArg, count: i64) = HRANDFIELD: one(key) one(count);
+    fn hrandfield_count<R>(key: impl ToArg, count: i64) -> R = HRANDFIELD: one(key) one(count);
 
     /// Some fields with their values, as HRANDFIELD with a count.
     ///
     /// Replies with pairs. Since 6.2.0, O(n) of the reply.
-    fn hrandfield_withvalues(key: impl ToArg, count: i64) = HRANDFIELD:
+    fn hrandfield_withvalues<R>(key: impl ToArg, count: i64) -> R = HRANDFIELD:
         one(key) one(count) word("WITHVALUES");
 
     /// One step through the fields and values: begin with cursor 0, go on with the cursor of the
-    /// reply until it is 0.
+    /// page until it is 0.
     ///
-    /// Replies with the next cursor and a flat array of fields and values. Since 2.8.0, O(1) a step.
-    fn hscan(key: impl ToArg, cursor: u64) = HSCAN: one(key) one(cursor);
+    /// Replies with a page of pairs: `T` is (field, value). Since 2.8.0, O(1) a step.
+    fn hscan<T>(key: impl ToArg, cursor: u64) -> ScanPage<T> = HSCAN: one(key) one(cursor);
 
     /// As HSCAN, with a pattern or a size.
     ///
-    /// Replies with the next cursor and a flat array of fields and values. Since 2.8.0, O(1) a step.
-    fn hscan_with(key: impl ToArg, cursor: u64, options: ScanOptions) = HSCAN:
+    /// Replies with a page of pairs: `T` is (field, value). Since 2.8.0, O(1) a step.
+    fn hscan_with<T>(key: impl ToArg, cursor: u64, options: ScanOptions) -> ScanPage<T> = HSCAN:
         one(key) one(cursor) put(options);
 
     /// As HSCAN, for the fields alone.
     ///
-    /// Replies with the next cursor and an array of fields. Since Valkey 8.0, O(1) a step.
-    fn hscan_novalues(key: impl ToArg, cursor: u64, options: ScanOptions) = HSCAN:
+    /// Replies with a page of fields. Since Valkey 8.0, O(1) a step.
+    fn hscan_novalues<T>(key: impl ToArg, cursor: u64, options: ScanOptions) -> ScanPage<T> = HSCAN:
         one(key) one(cursor) put(options) word("NOVALUES");
 
     /// Sets fields.
     ///
     /// Takes (field, value) pairs. Replies with how many fields are new. Since 2.0.0 (more than
     /// one pair: 4.0.0), O(n).
-    fn hset(key: impl ToArg, pairs: impl ToPairs) = HSET: one(key) pairs(pairs);
+    fn hset(key: impl ToArg, pairs: impl ToPairs) -> u64 = HSET: one(key) pairs(pairs);
 
     /// Sets fields with conditions and one expiration time for all.
     ///
-    /// Takes (field, value) pairs. Replies with 1 if they were set, else 0. Since Valkey 9.0.0, O(n).
-    fn hsetex(key: impl ToArg, options: HsetexOptions, pairs: impl ToPairs) = HSETEX:
+    /// Takes (field, value) pairs. Replies with true if they were set, else false. Since Valkey
+    /// 9.0.0, O(n).
+    fn hsetex(key: impl ToArg, options: HsetexOptions, pairs: impl ToPairs) -> bool = HSETEX:
         one(key) put(options) word("FIELDS") counted_pairs(pairs);
 
     /// Sets a field if it does not exist.
     ///
-    /// Replies with 1 if it was set, else 0. Since 2.0.0, O(1).
-    fn hsetnx(key: impl ToArg, field: impl ToArg, value: impl ToArg) = HSETNX:
+    /// Replies with true if it was set, else false. Since 2.0.0, O(1).
+    fn hsetnx(key: impl ToArg, field: impl ToArg, value: impl ToArg) -> bool = HSETNX:
         one(key) one(field) one(value);
 
     /// The length of a field's value.
     ///
     /// Replies with an integer, in bytes; 0 if there is no such field. Since 3.2.0, O(1).
-    fn hstrlen(key: impl ToArg, field: impl ToArg) = HSTRLEN: one(key) one(field);
+    fn hstrlen(key: impl ToArg, field: impl ToArg) -> u64 = HSTRLEN: one(key) one(field);
 
     /// How long fields have to live.
     ///
     /// Replies with an array: seconds, -1 for ever, -2 no such field. Since Valkey 9.0.0, O(n).
-    fn httl(key: impl ToArg, fields: impl ToArgs) = HTTL: one(key) word("FIELDS") counted(fields);
+    fn httl(key: impl ToArg, fields: impl ToArgs) -> Vec<i64> = HTTL:
+        one(key) word("FIELDS") counted(fields);
 
     /// All values.
     ///
     /// Replies with an array, empty if the key does not exist. Since 2.0.0, O(n).
-    fn hvals(key: impl ToArg) = HVALS: one(key);
+    fn hvals<R>(key: impl ToArg) -> R = HVALS: one(key);
 }

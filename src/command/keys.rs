@@ -1,6 +1,6 @@
 //! The generic group: commands on keys of any type.
 use super::args::{Args, ToArg, ToArgs};
-use super::cursors::ScanOptions;
+use super::cursors::{ScanOptions, ScanPage};
 use super::expiry::ExpireCondition;
 use super::macros::commands;
 use super::put::Put;
@@ -196,221 +196,235 @@ commands! {
 
     /// Copies a key, with its expiration time, if the destination does not exist.
     ///
-    /// Replies with 1 if it was copied, else 0. Since 6.2.0, O(n) for collections.
-    fn copy(source: impl ToArg, destination: impl ToArg) = COPY: one(source) one(destination);
+    /// Replies with true if it was copied, else false. Since 6.2.0, O(n) for collections.
+    fn copy(source: impl ToArg, destination: impl ToArg) -> bool = COPY:
+        one(source) one(destination);
 
     /// As COPY, into another database or over an existing key.
     ///
-    /// Replies with 1 if it was copied, else 0. Since 6.2.0, O(n) for collections.
-    fn copy_with(source: impl ToArg, destination: impl ToArg, options: CopyOptions) = COPY:
+    /// Replies with true if it was copied, else false. Since 6.2.0, O(n) for collections.
+    fn copy_with(source: impl ToArg, destination: impl ToArg, options: CopyOptions) -> bool = COPY:
         one(source) one(destination) put(options);
 
     /// Deletes keys.
     ///
     /// Replies with how many existed. Since 1.0.0, O(n), for collections with their elements.
-    fn del(keys: impl ToArgs) = DEL: many(keys);
+    fn del(keys: impl ToArgs) -> u64 = DEL: many(keys);
 
     /// The serialised form of a key, without its expiration time, for RESTORE.
     ///
     /// Replies with bytes, or nil if the key does not exist. Since 2.6.0.
-    fn dump(key: impl ToArg) = DUMP: one(key);
+    fn dump<R>(key: impl ToArg) -> R = DUMP: one(key);
 
     /// How many of the keys exist; a key given twice counts twice.
     ///
     /// Replies with an integer. Since 1.0.0, O(n).
-    fn exists(keys: impl ToArgs) = EXISTS: many(keys);
+    fn exists(keys: impl ToArgs) -> u64 = EXISTS: many(keys);
 
     /// Lets a key expire in so many seconds; not above 0 deletes it.
     ///
-    /// Replies with 1, or 0 if the key does not exist. Since 1.0.0, O(1).
-    fn expire(key: impl ToArg, seconds: i64) = EXPIRE: one(key) one(seconds);
+    /// Replies with true, or false if the key does not exist. Since 1.0.0, O(1).
+    fn expire(key: impl ToArg, seconds: i64) -> bool = EXPIRE: one(key) one(seconds);
 
     /// As EXPIRE, on a condition.
     ///
-    /// Replies with 1, or 0 if the key does not exist or the condition does not hold. Since 7.0.0.
-    fn expire_with(key: impl ToArg, seconds: i64, condition: ExpireCondition) = EXPIRE:
+    /// Replies with true, or false if the key does not exist or the condition does not hold. Since
+    /// 7.0.0.
+    fn expire_with(key: impl ToArg, seconds: i64, condition: ExpireCondition) -> bool = EXPIRE:
         one(key) one(seconds) put(condition);
 
     /// Lets a key expire at a Unix time in seconds; a time past deletes it.
     ///
-    /// Replies with 1, or 0 if the key does not exist. Since 1.2.0, O(1).
-    fn expireat(key: impl ToArg, unix_seconds: i64) = EXPIREAT: one(key) one(unix_seconds);
+    /// Replies with true, or false if the key does not exist. Since 1.2.0, O(1).
+    fn expireat(key: impl ToArg, unix_seconds: i64) -> bool = EXPIREAT: one(key) one(unix_seconds);
 
     /// As EXPIREAT, on a condition.
     ///
-    /// Replies with 1, or 0 if the key does not exist or the condition does not hold. Since 7.0.0.
-    fn expireat_with(key: impl ToArg, unix_seconds: i64, condition: ExpireCondition) = EXPIREAT:
-        one(key) one(unix_seconds) put(condition);
+    /// Replies with true, or false if the key does not exist or the condition does not hold. Since
+    /// 7.0.0.
+    fn expireat_with(
+        key: impl ToArg,
+        unix_seconds: i64,
+        condition: ExpireCondition,
+    ) -> bool = EXPIREAT: one(key) one(unix_seconds) put(condition);
 
     /// When a key expires.
     ///
     /// Replies with Unix time in seconds, -1 if it does not expire, -2 if it does not exist. Since
     /// 7.0.0, O(1).
-    fn expiretime(key: impl ToArg) = EXPIRETIME: one(key);
+    fn expiretime(key: impl ToArg) -> i64 = EXPIRETIME: one(key);
 
     /// All keys that match a glob pattern. Stops the server for as long as it takes: prefer SCAN.
     ///
     /// Replies with an array, in no order. Since 1.0.0, O(n) of the database.
-    fn keys(pattern: impl ToArg) = KEYS: one(pattern);
+    fn keys<R>(pattern: impl ToArg) -> R = KEYS: one(pattern);
 
     /// Moves a key to another database, if it does not exist there.
     ///
-    /// Replies with 1 if it was moved, else 0. Since 1.0.0, O(1).
-    fn move_key(key: impl ToArg, database: u32) = MOVE: one(key) one(database);
+    /// Replies with true if it was moved, else false. Since 1.0.0, O(1).
+    fn move_key(key: impl ToArg, database: u32) -> bool = MOVE: one(key) one(database);
 
     /// How the server stores a value: `listpack`, `hashtable` and so on.
     ///
     /// Replies with text, or nil if the key does not exist. Since 2.2.3, O(1).
-    fn object_encoding(key: impl ToArg) = OBJECT_ENCODING: one(key);
+    fn object_encoding(key: impl ToArg) -> Option<String> = OBJECT_ENCODING: one(key);
 
     /// The logarithmic access frequency of a key; needs an LFU `maxmemory-policy`.
     ///
     /// Replies with an integer, or nil if the key does not exist. Since 4.0.0, O(1).
-    fn object_freq(key: impl ToArg) = OBJECT_FREQ: one(key);
+    fn object_freq(key: impl ToArg) -> Option<u64> = OBJECT_FREQ: one(key);
 
     /// For how many seconds a key was not touched; not with an LFU `maxmemory-policy`.
     ///
     /// Replies with an integer, or nil if the key does not exist. Since 2.2.3, O(1).
-    fn object_idletime(key: impl ToArg) = OBJECT_IDLETIME: one(key);
+    fn object_idletime(key: impl ToArg) -> Option<u64> = OBJECT_IDLETIME: one(key);
 
     /// The reference count of a value inside the server.
     ///
     /// Replies with an integer, or nil if the key does not exist. Since 2.2.3, O(1).
-    fn object_refcount(key: impl ToArg) = OBJECT_REFCOUNT: one(key);
+    fn object_refcount(key: impl ToArg) -> Option<u64> = OBJECT_REFCOUNT: one(key);
 
     /// Removes the expiration time of a key.
     ///
-    /// Replies with 1, or 0 if the key does not exist or has none. Since 2.2.0, O(1).
-    fn persist(key: impl ToArg) = PERSIST: one(key);
+    /// Replies with true, or false if the key does not exist or has none. Since 2.2.0, O(1).
+    fn persist(key: impl ToArg) -> bool = PERSIST: one(key);
 
     /// Lets a key expire in so many milliseconds; not above 0 deletes it.
     ///
-    /// Replies with 1, or 0 if the key does not exist. Since 2.6.0, O(1).
-    fn pexpire(key: impl ToArg, millis: i64) = PEXPIRE: one(key) one(millis);
+    /// Replies with true, or false if the key does not exist. Since 2.6.0, O(1).
+    fn pexpire(key: impl ToArg, millis: i64) -> bool = PEXPIRE: one(key) one(millis);
 
     /// As PEXPIRE, on a condition.
     ///
-    /// Replies with 1, or 0 if the key does not exist or the condition does not hold. Since 7.0.0.
-    fn pexpire_with(key: impl ToArg, millis: i64, condition: ExpireCondition) = PEXPIRE:
+    /// Replies with true, or false if the key does not exist or the condition does not hold. Since
+    /// 7.0.0.
+    fn pexpire_with(key: impl ToArg, millis: i64, condition: ExpireCondition) -> bool = PEXPIRE:
         one(key) one(millis) put(condition);
 
     /// Lets a key expire at a Unix time in milliseconds; a time past deletes it.
     ///
-    /// Replies with 1, or 0 if the key does not exist. Since 2.6.0, O(1).
-    fn pexpireat(key: impl ToArg, unix_millis: i64) = PEXPIREAT: one(key) one(unix_millis);
+    /// Replies with true, or false if the key does not exist. Since 2.6.0, O(1).
+    fn pexpireat(key: impl ToArg, unix_millis: i64) -> bool = PEXPIREAT: one(key) one(unix_millis);
 
     /// As PEXPIREAT, on a condition.
     ///
-    /// Replies with 1, or 0 if the key does not exist or the condition does not hold. Since 7.0.0.
-    fn pexpireat_with(key: impl ToArg, unix_millis: i64, condition: ExpireCondition) = PEXPIREAT:
-        one(key) one(unix_millis) put(condition);
+    /// Replies with true, or false if the key does not exist or the condition does not hold. Since
+    /// 7.0.0.
+    fn pexpireat_with(
+        key: impl ToArg,
+        unix_millis: i64,
+        condition: ExpireCondition,
+    ) -> bool = PEXPIREAT: one(key) one(unix_millis) put(condition);
 
     /// When a key expires.
     ///
     /// Replies with Unix time in milliseconds, -1 if it does not expire, -2 if it does not exist.
     /// Since 7.0.0, O(1).
-    fn pexpiretime(key: impl ToArg) = PEXPIRETIME: one(key);
+    fn pexpiretime(key: impl ToArg) -> i64 = PEXPIRETIME: one(key);
 
     /// How long a key has to live.
     ///
     /// Replies with milliseconds, -1 if it does not expire, -2 if it does not exist. Since 2.6.0,
     /// O(1).
-    fn pttl(key: impl ToArg) = PTTL: one(key);
+    fn pttl(key: impl ToArg) -> i64 = PTTL: one(key);
 
     /// Some key of the database.
     ///
     /// Replies with its name, or nil if there is none. Since 1.0.0, O(1).
-    fn randomkey() = RANDOMKEY;
+    fn randomkey<R>() -> R = RANDOMKEY;
 
     /// Renames a key, over one that has the new name.
     ///
     /// Replies with OK; an error if the key does not exist. Since 1.0.0, O(1).
-    fn rename(key: impl ToArg, new_key: impl ToArg) = RENAME: one(key) one(new_key);
+    fn rename(key: impl ToArg, new_key: impl ToArg) -> () = RENAME: one(key) one(new_key);
 
     /// Renames a key if none has the new name.
     ///
-    /// Replies with 1 if it was renamed, else 0; an error if the key does not exist. Since 1.0.0,
-    /// O(1).
-    fn renamenx(key: impl ToArg, new_key: impl ToArg) = RENAMENX: one(key) one(new_key);
+    /// Replies with true if it was renamed, else false; an error if the key does not exist. Since
+    /// 1.0.0, O(1).
+    fn renamenx(key: impl ToArg, new_key: impl ToArg) -> bool = RENAMENX: one(key) one(new_key);
 
     /// Makes a key from what DUMP gave; a time to live of 0 ms means that it does not expire.
     ///
     /// Replies with OK; an error (`BUSYKEY`) if the key exists. Since 2.6.0.
-    fn restore(key: impl ToArg, ttl_millis: u64, serialized: impl ToArg) = RESTORE:
+    fn restore(key: impl ToArg, ttl_millis: u64, serialized: impl ToArg) -> () = RESTORE:
         one(key) one(ttl_millis) one(serialized);
 
     /// As RESTORE, over an existing key or with the key's history.
     ///
-    /// Replies with OK; an error (`BUSYKEY`) if the key exists and may not be replaced. Since 3.0.0.
+    /// Replies with OK; an error (`BUSYKEY`) if the key exists and may not be replaced. Since
+    /// 3.0.0.
     fn restore_with(
         key: impl ToArg,
         ttl_millis: u64,
         serialized: impl ToArg,
         options: RestoreOptions,
-    ) = RESTORE: one(key) one(ttl_millis) one(serialized) put(options);
+    ) -> () = RESTORE: one(key) one(ttl_millis) one(serialized) put(options);
 
     /// One step through the keys of a node's database: begin with cursor 0, go on with the cursor
-    /// of the reply until it is 0.
+    /// of the page until it is 0.
     ///
-    /// Replies with the next cursor and an array of keys, of which some may come twice. Since
+    /// Replies with a page of keys, of which some may come twice. Since
     /// 2.8.0, O(1) a step.
-    fn scan(cursor: u64) = SCAN: one(cursor);
+    fn scan<T>(cursor: u64) -> ScanPage<T> = SCAN: one(cursor);
 
     /// As SCAN, with a pattern or a size.
     ///
-    /// Replies with the next cursor and an array of keys. Since 2.8.0, O(1) a step.
-    fn scan_with(cursor: u64, options: ScanOptions) = SCAN: one(cursor) put(options);
+    /// Replies with a page of keys. Since 2.8.0, O(1) a step.
+    fn scan_with<T>(cursor: u64, options: ScanOptions) -> ScanPage<T> = SCAN:
+        one(cursor) put(options);
 
     /// As SCAN, for the keys of one type only: the word that TYPE gives, such as `zset`.
     ///
-    /// Replies with the next cursor and an array of keys. Since 6.0.0, O(1) a step.
-    fn scan_type(cursor: u64, type_name: impl ToArg, options: ScanOptions) = SCAN:
+    /// Replies with a page of keys. Since 6.0.0, O(1) a step.
+    fn scan_type<T>(cursor: u64, type_name: impl ToArg, options: ScanOptions) -> ScanPage<T> = SCAN:
         one(cursor) put(options) word("TYPE") one(type_name);
 
     /// The elements of a list, set or sorted set in order, as numbers.
     ///
     /// Replies with an array. Since 1.0.0, O(n + m·log m).
-    fn sort(key: impl ToArg) = SORT: one(key);
+    fn sort<R>(key: impl ToArg) -> R = SORT: one(key);
 
     /// As SORT, by other keys, in part, or as text.
     ///
-    /// Replies with an array; nil where a pattern's key does not exist. Since 1.0.0, O(n + m·log m).
-    fn sort_with(key: impl ToArg, options: SortOptions) = SORT: one(key) put(options);
+    /// Replies with an array; nil where a pattern's key does not exist. Since 1.0.0, O(n + m·log
+    /// m).
+    fn sort_with<R>(key: impl ToArg, options: SortOptions) -> R = SORT: one(key) put(options);
 
     /// As SORT, into a list.
     ///
     /// Replies with how many elements it has. Since 1.0.0, O(n + m·log m).
-    fn sort_store(key: impl ToArg, options: SortOptions, destination: impl ToArg) = SORT:
+    fn sort_store(key: impl ToArg, options: SortOptions, destination: impl ToArg) -> u64 = SORT:
         one(key) put(options) word("STORE") one(destination);
 
     /// As SORT, on a replica too.
     ///
     /// Replies with an array. Since 7.0.0, O(n + m·log m).
-    fn sort_ro(key: impl ToArg) = SORT_RO: one(key);
+    fn sort_ro<R>(key: impl ToArg) -> R = SORT_RO: one(key);
 
     /// As SORT with options, on a replica too.
     ///
     /// Replies with an array. Since 7.0.0, O(n + m·log m).
-    fn sort_ro_with(key: impl ToArg, options: SortOptions) = SORT_RO: one(key) put(options);
+    fn sort_ro_with<R>(key: impl ToArg, options: SortOptions) -> R = SORT_RO: one(key) put(options);
 
     /// Marks keys as used now.
     ///
     /// Replies with how many exist. Since 3.2.1, O(n).
-    fn touch(keys: impl ToArgs) = TOUCH: many(keys);
+    fn touch(keys: impl ToArgs) -> u64 = TOUCH: many(keys);
 
     /// How long a key has to live.
     ///
     /// Replies with seconds, -1 if it does not expire, -2 if it does not exist. Since 1.0.0, O(1).
-    fn ttl(key: impl ToArg) = TTL: one(key);
+    fn ttl(key: impl ToArg) -> i64 = TTL: one(key);
 
     /// The type of a key's value.
     ///
     /// Replies with `string`, `list`, `set`, `zset`, `hash`, `stream`, a module's name, or `none`
     /// if the key does not exist. Since 1.0.0, O(1).
-    fn key_type(key: impl ToArg) = TYPE: one(key);
+    fn key_type(key: impl ToArg) -> String = TYPE: one(key);
 
     /// Deletes keys, and frees their memory later.
     ///
     /// Replies with how many existed. Since 4.0.0, O(n).
-    fn unlink(keys: impl ToArgs) = UNLINK: many(keys);
+    fn unlink(keys: impl ToArgs) -> u64 = UNLINK: many(keys);
 }

@@ -1,21 +1,23 @@
 //! Writes a typed command as a free function and as a method of its group's trait.
 
-/// `fn name(args) = HEAD: step(value) step(value);` gives `pub fn name<R>(args) -> Command<R>`,
+/// `fn name(args) -> u64 = HEAD: step(value) step(value);` gives `pub fn name(args)` of `Command<u64>`,
 /// whose bytes are the table's head and then what each step of [`super::Args`] adds, and the same
-/// as a provided method of the trait, which sends it.
+/// as a provided method of the trait, which sends it. `fn name<R>(args) -> R` leaves the reply's
+/// type to the caller, for replies that carry the user's own keys and values.
 macro_rules! commands {
     (
         $(#[$trait_doc:meta])*
         trait $trait:ident;
         $(
             $(#[$doc:meta])*
-            fn $name:ident($($arg:ident: $type:ty),* $(,)?) = $head:ident$(: $($step:ident($value:expr))+)?;
+            fn $name:ident$(<$own:ident>)?($($arg:ident: $type:ty),* $(,)?) -> $reply:ty =
+                $head:ident$(: $($step:ident($value:expr))+)?;
         )*
     ) => {
         $(
             $(#[$doc])*
             #[inline]
-            pub fn $name<R>($($arg: $type),*) -> $crate::command::Command<R> {
+            pub fn $name$(<$own>)?($($arg: $type),*) -> $crate::command::Command<$reply> {
                 $crate::command::Command::build(
                     $crate::command::table::generated::head::$head,
                     |_args| {
@@ -30,10 +32,10 @@ macro_rules! commands {
             $(
                 $(#[$doc])*
                 #[inline]
-                fn $name<R: $crate::resp::FromReply<Self::Kept>>(
+                fn $name$(<$own: $crate::resp::FromReply<Self::Kept>>)?(
                     &self,
                     $($arg: $type),*
-                ) -> Self::Request<R> {
+                ) -> Self::Request<$reply> {
                     self.send($name($($arg),*))
                 }
             )*

@@ -4,6 +4,26 @@
 //! the bytes that go over the wire. Everything downstream asks it for [`Flags`], slot, category
 //! and blocking, never for its name. The typed methods of the clients (`client.get("k")`) are
 //! traits over [`Door`](crate::client::door::Door), one for each of the server's groups.
+//!
+//! A reply that has one natural reading has that type: `set` gives `()`, `incr` an `i64`, `expire` a
+//! `bool`, a count is a `u64`. A reply that carries the application's own keys, members or values is
+//! read as whatever [`FromReply`](crate::resp::FromReply) type the caller names.
+//! [`Command::returning`] gives any command another reading.
+//!
+//! ```
+//! use hedgerow::{Error, command::strings, prelude::*};
+//! async fn visit(client: &impl Door) -> Result<(), Error> {
+//!     client.set("page", "home").await?;
+//!     let page: Option<String> = client.get("page").await?;
+//!     if client.incr("visits").await? == 1 {
+//!         client.expire("visits", 60).await?;
+//!     }
+//!     // INCR's reply as a float, which is not its natural reading.
+//!     let visits = client.send(strings::incr("visits").returning::<f64>()).await?;
+//!     # let _ = (page, visits);
+//!     Ok(())
+//! }
+//! ```
 pub(crate) mod args;
 mod block;
 pub mod connection;
@@ -141,7 +161,7 @@ impl<R> Command<R> {
         self
     }
 
-    /// The same command with its reply read as another type.
+    /// The same command with its reply read as another type: `incr("n").returning::<f64>()`.
     pub fn returning<T>(self) -> Command<T> {
         let Command { args, category, raw, reply: _ } = self;
         Command { args, category, raw, reply: PhantomData }

@@ -6,7 +6,7 @@ use super::put::Put;
 ///
 /// ```
 /// use hedgerow::command::sorted_sets::{ScoreBound, zcount};
-/// let above_one = zcount::<u64>("z", ScoreBound::Exclusive(1.0), ScoreBound::Max);
+/// let above_one = zcount("z", ScoreBound::Exclusive(1.0), ScoreBound::Max);
 /// assert!(above_one.bytes().ends_with(b"$2\r\n(1\r\n$4\r\n+inf\r\n"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

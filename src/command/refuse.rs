@@ -126,14 +126,14 @@ mod tests {
         assert_eq!(refused(&["MSET", "a"]), "MSET takes at least 2 argument(s), not 1");
         assert_eq!(refused(&["OBJECT", "FREQ"]), "OBJECT FREQ takes 1 argument(s), not 0");
         assert_eq!(refused(&["GET", "a"]), "");
-        let none = keys::del::<i64>(Vec::<String>::new()).check(false);
+        let none = keys::del(Vec::<String>::new()).check(false);
         assert_eq!(none, Err(Refused::Arity { name: "DEL", arity: -2, given: 0 }));
     }
 
     /// Fails if an administrative command passes without `allow_admin`, or not with it.
     #[test]
     fn administration_needs_to_be_allowed() {
-        let flush = server::flushall::<()>(server::Flush::Sync);
+        let flush = server::flushall(server::Flush::Sync);
         assert_eq!(flush.check(false), Err(Refused::Admin { name: "FLUSHALL" }));
         assert_eq!(flush.check(true), Ok(()));
         assert!(refused(&["config", "set", "a", "b"]).contains("allow_admin"));

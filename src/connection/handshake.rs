@@ -215,10 +215,26 @@ fn without_password(error: ServerError, options: &Options) -> ServerError {
 }
 
 fn failed(what: &str, error: ServerError, options: &Options) -> Progress {
+    if is_full(&error) {
+        return Progress::Failed { error: full(error), permanent: false };
+    }
     let permanent = !error.is_transient();
     let error = without_password(error, options);
     let text = format!("set-up: {what}: {error}");
     Progress::Failed { error: refusal(text, error), permanent }
+}
+
+/// Whether this is the greeting of a server that has no room for another connection. It comes
+/// whatever was asked, and before the server closes.
+pub(crate) fn is_full(error: &ServerError) -> bool {
+    error.is("ERR") && error.text().starts_with("max number of clients")
+}
+
+/// Names the limit. It is no verdict on the set-up: others may leave.
+pub(crate) fn full(error: ServerError) -> Error {
+    let limit = "its limit is `maxclients`: raise it there, or make fewer connections";
+    let text = format!("connecting: {error}; {limit}");
+    Error::new(ErrorKind::Connect, Fate::NotSent, text).with_server(error)
 }
 
 fn refusal(text: String, error: ServerError) -> Error {

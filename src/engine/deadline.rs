@@ -153,9 +153,10 @@ impl<O: Outside> Engine<O> {
             Stage::Connecting | Stage::WaitingForCapacity | Stage::Buffered => Fate::NotSent,
         };
         let (kind, text) = match (stage, &self.links[at.0 as usize].last_error) {
-            (Stage::Connecting, Some(cause)) => {
-                (ErrorKind::NotConnected, format!("not connected in time; last attempt: {cause}"))
-            }
+            (Stage::Connecting, Some(cause)) => (
+                ErrorKind::NotConnected,
+                format!("not connected in time; last attempt: {}", cause.text()),
+            ),
             (Stage::Connecting, None) => {
                 (ErrorKind::NotConnected, "not connected in time".to_owned())
             }

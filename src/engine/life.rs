@@ -55,6 +55,10 @@ impl<O: Outside> Engine<O> {
         if self.links.iter().all(Link::is_ready) {
             return Ok(Ok(()));
         }
+        // A task that is polled for other reasons meanwhile is listed once.
+        if self.starters.iter().any(|known| known.will_wake(&waker)) {
+            return Err(waker);
+        }
         self.starters.push(waker);
         Err(Waker::noop().clone())
     }
@@ -149,7 +153,7 @@ impl<O: Outside> Engine<O> {
         self.mark_dirty(at);
         self.tell(at, ConnectionState::Connected, None);
         if self.links.iter().all(Link::is_ready) {
-            self.first_failure = None;
+            (self.first_failure, self.was_up) = (None, true);
             self.wake_starters();
         }
         self.admit();
@@ -208,6 +212,7 @@ impl<O: Outside> Engine<O> {
             link.attempts = 0;
         }
         link.up_since = None;
+        link.heard = false;
         link.dirty = false;
         link.last_error = Some(error.clone());
         let attempt = link.attempts;
@@ -224,7 +229,8 @@ impl<O: Outside> Engine<O> {
         };
         self.fail_in_flight(now, at, &error);
         self.tell(at, state, Some(error.clone()));
-        if !self.starters.is_empty() {
+        if !self.was_up {
+            // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());
             self.wake_starters();
         }

@@ -57,6 +57,8 @@ pub(super) struct Link {
     pub(super) number: u64,
     pub(super) last_read: Option<Instant>,
     pub(super) last_write: Option<Instant>,
+    /// When the batch that is under way was handed over.
+    pub(super) handed_at: Option<Instant>,
     /// Set-up answers are due by then, or the next attempt begins then.
     pub(super) timer: Instant,
     pub(super) last_error: Option<Error>,
@@ -79,6 +81,7 @@ impl Link {
             number: 0,
             last_read: None,
             last_write: None,
+            handed_at: None,
             timer: Instant::NEVER,
             last_error: None,
         }

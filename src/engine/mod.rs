@@ -29,7 +29,7 @@ use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::{Batch, Progress};
 
 use crate::config::Options;
-use crate::connection::{Encoded, Owner, Push};
+use crate::connection::{Encoded, Owner, Push, full, is_full};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{Frame, ServerError, Step};
 use crate::route::{self, Verdict};
@@ -115,6 +115,7 @@ pub struct Engine<O: Outside> {
     draining: bool,
     /// Why the first attempt of some link failed, until all were up once.
     first_failure: Option<Error>,
+    was_up: bool,
 }
 
 impl<O: Outside> Engine<O> {
@@ -146,6 +147,7 @@ impl<O: Outside> Engine<O> {
             closed: false,
             draining: false,
             first_failure: None,
+            was_up: false,
         }
     }
 
@@ -469,7 +471,7 @@ impl<O: Outside> Engine<O> {
 
     /// Offers what `at` has to send: `send` takes the batch (leaving it empty) and answers true, or
     /// leaves it and answers false, and is asked again when the link is dirty the next time.
-    pub fn flush(&mut self, at: LinkId, send: impl FnOnce(&mut Batch) -> bool) {
+    pub fn flush(&mut self, now: Instant, at: LinkId, send: impl FnOnce(&mut Batch) -> bool) {
         if self.links.get(at.0 as usize).is_none_or(|l| !l.is_open()) {
             return;
         }
@@ -482,6 +484,7 @@ impl<O: Outside> Engine<O> {
         if len > 0 && send(&mut link.connection.out) {
             link.connection.in_flight.hand_over();
             link.unsent += len;
+            link.handed_at = Some(now);
         }
     }
 
@@ -630,6 +633,12 @@ impl<O: Outside> Engine<O> {
             }
             Owner::Nobody => {
                 link.connection.in_flight.answer();
+                // A RESP2 set-up may ask nothing else that a full server could refuse.
+                if let Some(error) = ServerError::from_frame(&frame).filter(is_full) {
+                    let error = full(error).with_node(&self.options.endpoint);
+                    self.lose(now, at, error, false);
+                    return false;
+                }
                 self.admit_waiting();
                 false
             }
@@ -705,7 +714,11 @@ impl<O: Outside> Engine<O> {
     pub fn handle_sent(&mut self, now: Instant, at: LinkId, n: usize, idle: bool) {
         let Some(link) = self.links.get_mut(at.0 as usize) else { return };
         link.unsent = link.unsent.saturating_sub(n as u64);
-        link.last_write = Some(now);
+        // What went out in one go went out when it was handed over: a core may hear of it only at
+        // the end of the wait that the send began.
+        let at_once = idle.then(|| link.handed_at.take()).flatten();
+        link.handed_at = None;
+        link.last_write = at_once.or(Some(now));
         if idle && !link.connection.out.is_empty() && !link.dirty && link.is_open() {
             link.dirty = true;
             self.out.dirty(at);

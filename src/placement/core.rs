@@ -156,6 +156,10 @@ struct Desk {
     busy: RefCell<Vec<usize>>,
     deadlines: RefCell<Vec<Instant>>,
     earliest: Cell<Instant>,
+    /// `earliest` became earlier since the last flush.
+    sooner: Cell<bool>,
+    /// The core has ended: nothing will be worked off any more.
+    ended: Cell<bool>,
     lookups: Lookups,
     /// Where the engines' seeds come from.
     seeds: RefCell<fastrand::Rng>,
@@ -168,7 +172,10 @@ impl Desk {
             deadlines.resize(index + 1, Instant::NEVER);
         }
         deadlines[index] = at;
-        self.earliest.set(deadlines.iter().copied().min().unwrap_or(Instant::NEVER));
+        let earliest = deadlines.iter().copied().min().unwrap_or(Instant::NEVER);
+        if self.earliest.replace(earliest) > earliest {
+            self.sooner.set(true);
+        }
     }
 }
 
@@ -403,7 +410,7 @@ impl World {
             for ask in asks {
                 self.act(now, io, index, ask);
             }
-            self.send(io, &cell, index, dirty);
+            self.send(now, io, &cell, index, dirty);
         }
         wake_all(&cell);
         if cell.borrow().is_closed() && Rc::strong_count(&cell) == 2 {
@@ -415,6 +422,7 @@ impl World {
 
     fn send<K: Kernel>(
         &mut self,
+        now: Instant,
         io: &mut Io<K>,
         cell: &EngineCell,
         index: usize,
@@ -423,7 +431,7 @@ impl World {
         let mut engine = cell.borrow_mut();
         for link in dirty.drain(..) {
             let Binding::Socket(socket) = *self.binding(index, link) else { continue };
-            engine.flush(link, |batch| io.send(socket, batch));
+            engine.flush(now, link, |batch| io.send(socket, batch));
         }
         // The list's memory is used again, unless something was added meanwhile.
         if engine.out().dirty.is_empty() {
@@ -482,6 +490,7 @@ impl Handler for World {
 
 impl<K: Kernel> Drive<K> for World {
     fn on_flush(&mut self, now: Instant, io: &mut Io<K>) {
+        self.desk.sooner.set(false);
         for found in self.desk.lookups.take() {
             self.on_resolved(now, io, found);
         }
@@ -529,6 +538,10 @@ impl<K: Kernel> Drive<K> for World {
         self.desk.earliest.get().min(self.resolving_until)
     }
 
+    fn is_busy(&self) -> bool {
+        !self.desk.busy.borrow().is_empty()
+    }
+
     fn in_flight(&self) -> bool {
         self.desk.engines.borrow().iter().flatten().any(|e| e.borrow().in_flight())
     }
@@ -544,6 +557,11 @@ pub(crate) struct CoreDesk {
 impl CoreDesk {
     pub(crate) fn local(&self) -> &Local {
         &self.local
+    }
+
+    /// Whether the core has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.desk.ended.get()
     }
 
     /// An engine for `options`, which begins to connect in this turn.
@@ -569,6 +587,7 @@ impl CoreDesk {
         engines[index] = Some(engine.clone());
         drop(engines);
         engine.borrow_mut().start(now);
+        self.local.call_host();
         CorePlace { engine }
     }
 
@@ -616,7 +635,20 @@ impl Place for CorePlace {
     fn with<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T) -> T {
         let mut engine = self.engine.borrow_mut();
         let now = engine.out().local.now();
-        f(&mut engine, now)
+        let answer = f(&mut engine, now);
+        // Nobody turns the core now: a host has to be told, outside of the engine.
+        let out = engine.out();
+        if out.local.is_parked() && (out.listed || out.desk.sooner.get()) {
+            let local = out.local.clone();
+            drop(engine);
+            local.call_host();
+        }
+        answer
+    }
+
+    #[inline]
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>) -> T) -> T {
+        f(&mut self.engine.borrow_mut())
     }
 
     #[inline]
@@ -653,6 +685,8 @@ impl<K: Kernel> CoreDriver<K> {
             busy: RefCell::default(),
             deadlines: RefCell::default(),
             earliest: Cell::new(Instant::NEVER),
+            sooner: Cell::new(false),
+            ended: Cell::new(false),
             lookups: Lookups::default(),
             seeds: RefCell::new(fastrand::Rng::with_seed(seed)),
         });
@@ -678,9 +712,18 @@ impl<K: Kernel> CoreDriver<K> {
         self.core.turn(&mut self.world, turn)
     }
 
+    /// For a host, before it waits; see [`Core::prepare_park`].
+    pub(crate) fn prepare_park(&mut self) -> bool {
+        self.core.prepare_park(&self.world)
+    }
+
     /// Answers every request with an error, closes every socket, drains the kernel.
     pub(crate) fn shut_down(mut self) {
+        self.world.desk.ended.set(true);
         self.desk().close_all(self.core.local().now());
         self.core.shut_down(&mut self.world);
+        // An engine holds the desk that lists it: a client that outlives its core must not keep both.
+        let engines = std::mem::take(&mut *self.world.desk.engines.borrow_mut());
+        drop(engines);
     }
 }

@@ -11,11 +11,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use hedgerow_runtime::Batch;
 use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::{Batch, Progress};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -81,20 +80,29 @@ impl Received for HostRx {
     fn count_copy(&mut self, _n: usize) {}
 }
 
+/// The number of a connection of one lane. What is asked for is done after the lock, on whichever
+/// thread asked, so every step says which connection it means: a step of an earlier one that comes
+/// late touches nothing.
+type Number = u64;
+
 enum Ask {
-    Connect(Endpoint, Instant, Option<Keepalive>),
-    Close,
+    Connect(Number, Endpoint, Instant, Option<Keepalive>),
+    Close(Number),
 }
 
 /// What the engine asked for under the lock.
 #[derive(Default)]
 pub(crate) struct HostOut {
     dirty: bool,
+    /// The latest connection.
+    connection: Number,
     /// Somebody has promised to send.
     promised: bool,
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
     arm: Option<Instant>,
+    /// How often it was armed.
+    arms: u64,
 }
 
 impl Outside for HostOut {
@@ -104,14 +112,16 @@ impl Outside for HostOut {
         self.dirty = true;
     }
     fn connect(&mut self, _: LinkId, to: &Endpoint, by: Instant, keepalive: Option<Keepalive>) {
-        self.asks.push(Ask::Connect(to.clone(), by, keepalive));
+        self.connection += 1;
+        self.asks.push(Ask::Connect(self.connection, to.clone(), by, keepalive));
     }
     fn close(&mut self, _link: LinkId) {
-        self.asks.push(Ask::Close);
+        self.asks.push(Ask::Close(self.connection));
     }
     fn receive(&mut self, _link: LinkId, _on: bool) {}
     fn arm(&mut self, at: Instant, _fine: bool) {
         self.arm = Some(at);
+        self.arms += 1;
     }
     fn wake(&mut self, waker: Waker) {
         self.wakes.push(waker);
@@ -124,12 +134,22 @@ impl Outside for HostOut {
 /// The sending side of the present connection.
 #[derive(Default)]
 struct Sender {
+    /// Which connection, and whether it is over already.
+    number: Number,
+    over: bool,
     half: Option<Arc<WriteHalf>>,
     batch: Batch,
     /// Bytes of the batch that are out.
     out: usize,
     /// A task waits until the socket takes bytes again.
     blocked: bool,
+}
+
+impl Sender {
+    /// Whether this connection is over, or was followed by another.
+    fn is_past(&self, number: Number) -> bool {
+        self.number > number || (self.number == number && self.over)
+    }
 }
 
 /// One engine with its connection.
@@ -139,8 +159,12 @@ struct Lane {
     /// A flush was asked for while another was under way.
     again: AtomicBool,
     timer: AsyncFd<rustix::fd::OwnedFd>,
-    /// The reader or the connect under way, and the timer's task.
-    tasks: Mutex<Vec<AbortHandle>>,
+    /// Which arming is in the timer.
+    armed: Mutex<u64>,
+    /// The reader or the connect under way.
+    tasks: Mutex<Vec<(Number, AbortHandle)>>,
+    /// The timer's task, which holds the lane until the engine is closed.
+    timekeeper: Mutex<Option<AbortHandle>>,
     runtime: Handle,
 }
 
@@ -154,29 +178,44 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Todo {
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
-    arm: Option<Instant>,
+    arm: Option<(u64, Instant)>,
     dirty: bool,
+    /// Somebody has promised to send.
+    promised: bool,
+    closed: bool,
 }
 
 impl Todo {
-    fn take(out: &mut HostOut) -> Todo {
+    fn take(engine: &mut Engine<HostOut>) -> Todo {
+        let closed = engine.is_closed();
+        let out = engine.out();
         Todo {
+            closed,
             asks: std::mem::take(&mut out.asks),
             wakes: std::mem::take(&mut out.wakes),
-            arm: out.arm.take(),
+            arm: out.arm.take().map(|at| (out.arms, at)),
             dirty: out.dirty,
+            promised: out.promised,
         }
     }
 }
 
 impl Lane {
-    /// Lets `f` have the engine; everything that it asked for is done after the lock.
+    /// Lets `f` have the engine; everything that it asked for is done after the lock, and what a
+    /// request has promised to send is left to it.
     fn with<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
-        let now = Instant::now();
-        let mut engine = lock(&self.engine);
-        let value = f(&mut engine, now);
-        let todo = Todo::take(engine.out());
-        drop(engine);
+        let (value, todo) = self.locked(Instant::now(), f);
+        if todo.dirty && !todo.promised {
+            self.flush();
+        }
+        self.act(todo);
+        value
+    }
+
+    /// As [`Lane::with`] for the reader and the deadlines, which keep promises too: a request that
+    /// is never polled again must not stall the others.
+    fn drive<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
+        let (value, todo) = self.locked(Instant::now(), f);
         if todo.dirty {
             self.flush();
         }
@@ -184,22 +223,44 @@ impl Lane {
         value
     }
 
+    fn locked<T>(
+        &self,
+        now: Instant,
+        f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T,
+    ) -> (T, Todo) {
+        let mut engine = lock(&self.engine);
+        let value = f(&mut engine, now);
+        let todo = Todo::take(&mut engine);
+        (value, todo)
+    }
+
     fn act(self: &Arc<Lane>, todo: Todo) {
         for ask in todo.asks {
             match ask {
-                Ask::Connect(endpoint, by, keepalive) => self.begin(endpoint, by, keepalive),
-                Ask::Close => self.hang_up(),
+                Ask::Connect(number, endpoint, by, keepalive) => {
+                    self.begin(number, endpoint, by, keepalive);
+                }
+                Ask::Close(number) => self.hang_up(number),
             }
         }
-        if let Some(at) = todo.arm {
-            self.set_timer(at);
+        if todo.closed {
+            self.retire();
+        }
+        if let Some((arms, at)) = todo.arm {
+            self.set_timer(arms, at);
         }
         for waker in todo.wakes {
             waker.wake();
         }
     }
 
-    fn set_timer(&self, at: Instant) {
+    fn set_timer(&self, arms: u64, at: Instant) {
+        // Of two threads the one that asked last wins, whichever comes here first.
+        let mut armed = lock(&self.armed);
+        if arms <= *armed {
+            return;
+        }
+        *armed = arms;
         let ns = if at == Instant::NEVER { 0 } else { at.as_nanos().max(1) };
         let value =
             Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
@@ -258,7 +319,7 @@ impl Lane {
         engine.out().dirty = false;
         engine.out().promised = false;
         let batch = &mut sender.batch;
-        engine.flush(LINK, |queued| {
+        engine.flush(Instant::now(), LINK, |queued| {
             std::mem::swap(batch, queued);
             true
         });
@@ -283,41 +344,87 @@ impl Lane {
 
     // --- Connecting and receiving --------------------------------------------------------------
 
-    fn begin(self: &Arc<Lane>, endpoint: Endpoint, by: Instant, keepalive: Option<Keepalive>) {
+    fn begin(
+        self: &Arc<Lane>,
+        number: Number,
+        endpoint: Endpoint,
+        by: Instant,
+        keepalive: Option<Keepalive>,
+    ) {
         let weak = Arc::downgrade(self);
         let time = by.since(Instant::now());
         let task = self.runtime.spawn(async move {
-            let mut guard = Guard { lane: weak.clone(), armed: true };
             let outcome = connect(&endpoint, time, keepalive).await;
-            guard.armed = false;
             let Some(lane) = weak.upgrade() else { return };
             match outcome {
-                Ok((read, write)) => lane.connected(read, write),
-                Err(error) => {
-                    lane.with(|engine, now| engine.handle_connected(now, LINK, Err(error)));
-                }
+                Ok((read, write)) => lane.connected(number, read, write),
+                Err(error) => lane.with(|engine, now| {
+                    if engine.out().connection == number {
+                        engine.handle_connected(now, LINK, Err(error));
+                    }
+                }),
             }
         });
-        self.keep(task.abort_handle());
+        self.keep(number, task.abort_handle());
     }
 
-    fn connected(self: &Arc<Lane>, read: ReadHalf, write: WriteHalf) {
-        *lock(&self.sender) = Sender { half: Some(Arc::new(write)), ..Sender::default() };
-        let task = self.runtime.spawn(read_all(Arc::downgrade(self), read));
-        self.keep(task.abort_handle());
-        self.with(|engine, now| engine.handle_connected(now, LINK, Ok(())));
+    fn connected(self: &Arc<Lane>, number: Number, read: ReadHalf, write: WriteHalf) {
+        {
+            let mut sender = lock(&self.sender);
+            if sender.is_past(number) {
+                return;
+            }
+            *sender = Sender { number, half: Some(Arc::new(write)), ..Sender::default() };
+        }
+        // Told before anything is read: what comes is for an engine that knows of the connection.
+        self.with(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_connected(now, LINK, Ok(()));
+            }
+        });
+        let task = self.runtime.spawn(read_all(Arc::downgrade(self), number, read));
+        self.keep(number, task.abort_handle());
     }
 
-    fn keep(&self, task: AbortHandle) {
-        let mut tasks = lock(&self.tasks);
-        tasks.retain(|t| !t.is_finished());
-        tasks.push(task);
+    fn keep(&self, number: Number, task: AbortHandle) {
+        {
+            let mut tasks = lock(&self.tasks);
+            tasks.retain(|(_, task)| !task.is_finished());
+            tasks.push((number, task));
+        }
+        // It may have been hung up before its task was on the list.
+        let is_past = lock(&self.sender).is_past(number);
+        if is_past {
+            self.abort(number);
+        }
     }
 
-    /// Ends the present connection from our side.
-    fn hang_up(&self) {
-        *lock(&self.sender) = Sender::default();
-        for task in lock(&self.tasks).drain(..) {
+    fn abort(&self, number: Number) {
+        lock(&self.tasks).retain(|(of, task)| {
+            if *of <= number {
+                task.abort();
+            }
+            *of > number
+        });
+    }
+
+    /// Ends a connection from our side.
+    fn hang_up(&self, number: Number) {
+        self.end_sending(number);
+        self.abort(number);
+    }
+
+    fn end_sending(&self, number: Number) {
+        let mut sender = lock(&self.sender);
+        if !sender.is_past(number) {
+            *sender = Sender { number, over: true, ..Sender::default() };
+        }
+    }
+
+    /// The engine was closed: nothing holds the lane any more but its users.
+    fn retire(&self) {
+        self.hang_up(Number::MAX);
+        if let Some(task) = lock(&self.timekeeper).take() {
             task.abort();
         }
     }
@@ -349,27 +456,8 @@ fn write(half: &WriteHalf, batch: &Batch, out: usize) -> io::Result<usize> {
     half.try_write(&parts[..count])
 }
 
-/// Tells the lane when its task is dropped before its time: the runtime ends.
-struct Guard {
-    lane: Weak<Lane>,
-    armed: bool,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.armed
-            && let Some(lane) = self.lane.upgrade()
-            // A task that we aborted ourselves belongs to a connection that is no more.
-            && lock(&lane.sender).half.is_some()
-        {
-            lane.runtime_ended();
-        }
-    }
-}
-
 /// Reads one connection to its end.
-async fn read_all(weak: Weak<Lane>, mut half: ReadHalf) {
-    let mut guard = Guard { lane: weak.clone(), armed: true };
+async fn read_all(weak: Weak<Lane>, number: Number, mut half: ReadHalf) {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let mut need = 0;
     let cause = loop {
@@ -380,12 +468,15 @@ async fn read_all(weak: Weak<Lane>, mut half: ReadHalf) {
             Err(error) => break Some(error),
         }
         let Some(lane) = weak.upgrade() else { return };
-        need = lane.received(&mut buffer);
+        need = lane.received(number, &mut buffer);
     };
-    guard.armed = false;
     if let Some(lane) = weak.upgrade() {
-        *lock(&lane.sender) = Sender::default();
-        lane.with(|engine, now| engine.handle_closed(now, LINK, cause));
+        lane.end_sending(number);
+        lane.with(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_closed(now, LINK, cause);
+            }
+        });
     }
 }
 
@@ -399,10 +490,16 @@ fn make_room(buffer: &mut BytesMut, need: usize) {
 
 impl Lane {
     /// Shows the engine what came; answers how much its next frame needs.
-    fn received(self: &Arc<Lane>, buffer: &mut BytesMut) -> usize {
+    fn received(self: &Arc<Lane>, number: Number, buffer: &mut BytesMut) -> usize {
         let capacity = buffer.capacity();
         let mut rx = HostRx { bytes: Chunk::Open(std::mem::take(buffer)), capacity };
-        let progress = self.with(|engine, now| engine.handle_bytes(now, LINK, &mut rx));
+        let progress = self.drive(|engine, now| {
+            if engine.out().connection == number {
+                engine.handle_bytes(now, LINK, &mut rx)
+            } else {
+                Progress { consumed: rx.bytes().len(), need: 0 }
+            }
+        });
         match rx.bytes {
             Chunk::Open(mut bytes) => {
                 bytes.advance(progress.consumed.min(bytes.len()));
@@ -419,18 +516,25 @@ impl Lane {
     }
 }
 
-async fn run_timer(weak: Weak<Lane>) {
+/// The task that calls the engine at its deadlines. It lives as long as the engine is open, so its
+/// end before that is the runtime's end.
+async fn keep_time(keeper: Timekeeper) {
     loop {
-        let Some(lane) = weak.upgrade() else { return };
-        // The lane must not be kept alive by its own timer: wait on it only for a while.
-        let waited = tokio::time::timeout(Duration::from_secs(1), lane.timer.readable()).await;
-        let Ok(ready) = waited else { continue };
-        let Ok(mut ready) = ready else { return };
+        let Ok(mut ready) = keeper.0.timer.readable().await else { return };
         let mut count = [0u8; 8];
-        let _ = rustix::io::read(lane.timer.get_ref(), &mut count);
+        // Only clears the descriptor: the engine compares deadlines with the clock itself.
+        let _ = rustix::io::read(keeper.0.timer.get_ref(), &mut count);
         ready.clear_ready();
         drop(ready);
-        lane.with(|engine, now| engine.handle_deadline(now));
+        keeper.0.drive(|engine, now| engine.handle_deadline(now));
+    }
+}
+
+struct Timekeeper(Arc<Lane>);
+
+impl Drop for Timekeeper {
+    fn drop(&mut self) {
+        self.0.runtime_ended();
     }
 }
 
@@ -465,10 +569,13 @@ impl HostPlace {
             sender: Mutex::default(),
             again: AtomicBool::new(false),
             timer,
+            armed: Mutex::new(0),
             tasks: Mutex::default(),
+            timekeeper: Mutex::default(),
             runtime: runtime.clone(),
         });
-        runtime.spawn(run_timer(Arc::downgrade(&lane)));
+        let task = runtime.spawn(keep_time(Timekeeper(lane.clone())));
+        *lock(&lane.timekeeper) = Some(task.abort_handle());
         lane.with(|engine, now| engine.start(now));
         Ok(HostPlace { lane })
     }
@@ -489,6 +596,11 @@ impl Place for HostPlace {
     }
 
     #[inline]
+    fn look<T>(&self, f: impl FnOnce(&mut Engine<HostOut>) -> T) -> T {
+        f(&mut lock(&self.lane.engine))
+    }
+
+    #[inline]
     fn queue<T>(
         &self,
         duty: &mut Duty,
@@ -498,9 +610,8 @@ impl Place for HostPlace {
         let now = Instant::now();
         let mut engine = lock(&self.lane.engine);
         let value = f(&mut engine, now);
-        let due = engine.replies_due(LINK);
-        let mut todo = Todo::take(engine.out());
-        if todo.dirty && due {
+        let mut todo = Todo::take(&mut engine);
+        if todo.dirty && engine.replies_due(LINK) {
             duty.promised = !std::mem::replace(&mut engine.out().promised, true);
             todo.dirty = false;
         }

@@ -17,6 +17,8 @@ use crate::config::{Endpoint, Options};
 
 /// How much of a key a record keeps, in bytes.
 const KEY_KEPT: usize = 64;
+/// Between the two parts of a split answer.
+const SPLIT_FOR: Duration = Duration::from_micros(300);
 
 /// What a model server does with one request.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,10 @@ pub enum Reaction {
     RunAndReset,
     /// Ends the connection without running it.
     Close,
+    /// Runs it, sends the answer's first bytes (so many, at most all), and the rest a moment later.
+    SplitAt(usize),
+    /// Runs it, answers, and ends the connection.
+    ServeAndClose,
     /// Runs it and never answers; answers to later requests would take its place, so none come.
     Silence,
     /// Does not run it, and sends these bytes as its answer.
@@ -100,6 +106,7 @@ struct Model {
     /// How long a request takes.
     takes: Duration,
     rule: Option<Rule>,
+    records: bool,
     seen: Vec<Seen>,
     /// What was left of connections that ended in the middle of a request.
     partial: Vec<Vec<u8>>,
@@ -129,6 +136,7 @@ impl ModelServer {
             resp3: true,
             takes: Duration::from_micros(2),
             rule: None,
+            records: true,
             seen: Vec::new(),
             partial: Vec::new(),
         }));
@@ -160,6 +168,12 @@ impl ModelServer {
     /// How long it takes over a request, default 2 us.
     pub fn set_duration(&self, takes: Duration) {
         self.model.borrow_mut().takes = takes;
+    }
+
+    /// Whether it records what it reads, default `true`. A run of millions of requests is better off
+    /// without.
+    pub fn set_recording(&self, on: bool) {
+        self.model.borrow_mut().records = on;
     }
 
     /// Decides from now on what becomes of each request, set-up included.
@@ -309,6 +323,16 @@ impl Model {
                 out.end(conn, takes);
                 guest.over = true;
             }
+            Reaction::SplitAt(n) => {
+                let rest = answer.split_off(n.min(answer.len()));
+                out.send(conn, takes, answer);
+                out.send(conn, takes + SPLIT_FOR, rest);
+            }
+            Reaction::ServeAndClose => {
+                out.send(conn, takes, answer);
+                out.end(conn, takes);
+                guest.over = true;
+            }
             Reaction::RunAndClose | Reaction::Close => {
                 out.end(conn, takes);
                 guest.over = true;
@@ -322,6 +346,9 @@ impl Model {
     }
 
     fn record(&mut self, asked: &Asked<'_>, ran: bool) {
+        if !self.records {
+            return;
+        }
         let word = |at: usize| asked.args.get(at).copied().unwrap_or_default();
         let name = String::from_utf8_lossy(word(0)).to_ascii_uppercase();
         let key = word(1)[..word(1).len().min(KEY_KEPT)].to_vec();

@@ -49,7 +49,7 @@ impl Log {
 /// let outcome = simulation.run(async move |core| {
 ///     let client = core.connect(&options).await?;
 ///     core.sleep(Duration::from_secs(3600)).await;
-///     client.incr::<i64>("visits").await
+///     client.incr("visits").await
 /// });
 /// assert_eq!(outcome.checked()?, 1);
 /// assert_eq!(server.value("visits").as_deref(), Some(&b"1"[..]));
@@ -123,7 +123,7 @@ impl Simulation {
     {
         let mut core = SimCore::new(&self.net, self.seed);
         let started = self.net.now();
-        let main = main(LocalContext::new(core.desk(), 0, 0));
+        let main = main(LocalContext::new(core.desk(), 0, None));
         let (ended, turns) = core.run(main, self.turns_max);
         let time = self.net.now().since(started);
         let remains = core.shut_down();

@@ -31,7 +31,7 @@ async fn count(mut step: impl AsyncFnMut()) -> u64 {
 }
 
 async fn put(client: &LocalClient, size: usize) {
-    client.set::<()>("key", vec![b'x'; size]).await.expect("the value is set");
+    client.set("key", vec![b'x'; size]).await.expect("the value is set");
 }
 
 /// Design section 2. Fails if a command whose answer owns nothing allocates: the command's bytes,
@@ -42,10 +42,10 @@ fn integers_nil_and_status_allocate_nothing() {
         let counts = on_core(rung, async |_, client| {
             let value = [b'x'; 64];
             [
-                count(async || assert!(client.incr::<i64>("n").await.expect("a number") > 0)).await,
+                count(async || _ = client.incr("n").await.expect("a number")).await,
                 count(async || drop(client.get::<Option<Bytes>>("none").await.expect("nil"))).await,
-                count(async || client.set::<()>("key", &value[..]).await.expect("a status")).await,
-                count(async || assert!(client.exists::<bool>("key").await.expect("a bool"))).await,
+                count(async || client.set("key", &value[..]).await.expect("a status")).await,
+                count(async || _ = client.exists("key").await.expect("a bool")).await,
             ]
         });
         assert_eq!(counts, [0; 4], "{rung:?}: incr, get, set, exists");
@@ -115,21 +115,25 @@ fn small_owned_values_allocate_once() {
     }
 }
 
-/// Design section 2. A value above the copy threshold shares its block. Of four in a block of
-/// 256 KiB one lies across its end and is put together in memory of its own (which has a count of
-/// its own), and a block that is given away costs three (its memory and its two counts). Fails if
-/// it is more than that.
+/// Design section 2. A value above the copy threshold shares its block, which is given away with it
+/// and comes back to the core's reserve: that costs the block's two counts, and no memory. Fails if
+/// it is more than that, beside what an owned value has of its own.
 #[test]
 fn large_values_share_their_block() {
     let counts = on_core(Rung::U2, async |_, client| {
         (borrowed(&client, LARGE).await, owned(&client, LARGE).await)
     });
     let ([shown, copied], [local, bytes, string, vec]) = counts;
-    let crossing = COUNTED / 4 + 1;
-    assert!(shown <= 2 * crossing && copied <= 2 * crossing, "get_with {shown}, get_into {copied}");
-    assert!(local <= 5 * crossing, "LocalBytes {local}");
-    // The form that may leave the core has one allocation of its own.
-    assert!(bytes <= COUNTED + 5 * crossing, "Bytes {bytes}");
-    let own = COUNTED + 2 * crossing;
-    assert!(string <= own && vec <= own, "String {string}, Vec {vec}");
+    // Now and then a value lies across two blocks.
+    let slack = COUNTED / 10;
+    for (what, count, own) in [
+        ("get_with", shown, 0),
+        ("get_into", copied, 0),
+        ("LocalBytes", local, 0),
+        ("Bytes, which may leave the core", bytes, 1),
+        ("String", string, 1),
+        ("Vec", vec, 1),
+    ] {
+        assert!(count <= (2 + own) * COUNTED + slack, "{what}: {count} of {COUNTED}");
+    }
 }

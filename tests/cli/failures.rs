@@ -1,7 +1,7 @@
 //! Failures of servers and disks: exit code 1, one line, no hang.
 
 use super::program::{DOORS, Folder, end};
-use super::server::{answer, drain, listen, name, plain, scripted};
+use super::server::{answer, drain, listen, name, plain, scripted, scripted_while};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -138,4 +138,19 @@ fn full_standard_output() {
         .spawn()
         .unwrap();
     end(child).failed(1, "standard output");
+}
+
+/// The server refuses the second run. Fails if that costs the figures of the first.
+#[test]
+fn later_run_fails() {
+    let accepted = std::sync::atomic::AtomicUsize::new(0);
+    let url = scripted_while(
+        move || accepted.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0,
+        |words, _| (Duration::ZERO, answer(words)),
+    );
+    let folder = Folder::new();
+    let words = "--warmup 0s --mix ping --requests 100 --runs 2 --json report.json";
+    let ended = folder.run(&format!("bench {url} {words}"));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(folder.report()["result"]["requests"], 100);
 }

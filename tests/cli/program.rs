@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Both doors of the load generator.
-pub(crate) const DOORS: [&str; 1] = ["cores"];
+pub(crate) const DOORS: [&str; 2] = ["cores", "hosted"];
 
 /// What a finished program left behind.
 #[derive(Debug)]

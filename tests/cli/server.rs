@@ -17,6 +17,19 @@ pub(crate) fn scripted(
     listen(move |stream| serve(stream, &script))
 }
 
+/// As [`scripted`], for connections that `admit` lets in; the others are closed at once.
+pub(crate) fn scripted_while(
+    admit: impl Fn() -> bool + Send + Sync + 'static,
+    script: impl Fn(&[Vec<u8>], Duration) -> (Duration, Vec<u8>) + Send + Sync + 'static,
+) -> String {
+    let script: Arc<Script> = Arc::new(script);
+    listen(move |stream| {
+        if admit() {
+            serve(stream, &script);
+        }
+    })
+}
+
 /// Starts a listener whose connections `each` handles, one thread for each; gives its URL.
 pub(crate) fn listen(each: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -2,5 +2,7 @@
 
 mod command;
 mod resp;
+mod retention;
 mod rules;
+mod simulation;
 mod slot;

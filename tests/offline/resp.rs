@@ -4,7 +4,7 @@ mod canon;
 mod conversions;
 mod corpus;
 mod feed;
-mod memory;
+pub(crate) mod memory;
 mod random;
 mod vectors;
 

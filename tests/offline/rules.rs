@@ -41,7 +41,16 @@ const FOREIGN_WORDS: &[&str] = &["issue #", "session", "helper"];
 const ALLOWED_COMMENTS: &[&str] = &["tls", "ticket", "resum", "session_"];
 
 /// Calls of `sleep` in tests: (file, how many, what no event or simulated clock could tell).
-const SLEEPS: &[(&str, usize, &str)] = &[];
+const SLEEPS: &[(&str, usize, &str)] = &[
+    ("tests/scripted/placement.rs", 1, "the pauses of scenarios about time, on a core's timer"),
+    ("runtime/tests/io.rs", 5, "the timers under test, and posts spread over the steps of parking"),
+    ("tests/cli/program.rs", 1, "waits for another process to say that it listens"),
+    ("tests/cli/report.rs", 1, "polls a child process, whose end is no event here"),
+    ("tests/cli/server.rs", 1, "the service time of the server that the report is checked against"),
+    ("tests/hosts/load.rs", 4, "the timers under test"),
+    ("tests/hosts/park.rs", 2, "data that arrives between two steps of parking"),
+    ("tests/offline/simulation/clock.rs", 1, "on the simulated clock, which takes no time"),
+];
 
 /// A file of the tree: its path from the root, with `/`, and its text.
 struct Source {

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 use futures::future::{Either, LocalBoxFuture, select};
@@ -126,6 +126,87 @@ impl States for hedgerow::client::LocalStates {
     }
 }
 
+/// A tokio runtime, whose workers run the connections and the scenario's thread its tasks.
+#[derive(Clone)]
+pub(crate) struct Hosted;
+
+impl Placement for Hosted {
+    type Client = hedgerow::Client;
+    const QUEUES: bool = false;
+
+    fn connect(&self, options: &Options) -> LocalBoxFuture<'static, Result<Self::Client, Error>> {
+        let options = options.clone();
+        Box::pin(async move { hedgerow::Client::connect(&options).await })
+    }
+
+    fn create(&self, options: &Options) -> Result<Self::Client, Error> {
+        hedgerow::Client::create(options)
+    }
+
+    fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        tokio::task::spawn_local(async move {
+            let _ = sender.send(task.await);
+        });
+        receiver
+    }
+
+    fn pause(&self, time: Duration) -> LocalBoxFuture<'static, ()> {
+        let until = tokio::time::Instant::now() + time;
+        let elapsed = std::future::pending::<()>();
+        Box::pin(async move {
+            let _ = tokio::time::timeout_at(until, elapsed).await;
+        })
+    }
+}
+
+impl Client for hedgerow::Client {
+    fn is_connected(&self) -> bool {
+        self.is_connected()
+    }
+
+    fn live_requests(&self) -> usize {
+        self.live_requests().expect("hosted")
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters().expect("hosted")
+    }
+
+    fn close(&self, limit: Duration) -> LocalBoxFuture<'static, ()> {
+        let client = self.clone();
+        Box::pin(async move { hedgerow::Client::close(&client, limit).await })
+    }
+
+    fn states(&self) -> Box<dyn States> {
+        Box::new(self.states())
+    }
+
+    fn get_within(
+        &self,
+        key: &str,
+        limit: Duration,
+    ) -> LocalBoxFuture<'static, Result<Option<String>, Error>> {
+        Box::pin(self.get(key).timeout(limit))
+    }
+}
+
+impl States for hedgerow::client::ClientStates {
+    fn next(&mut self) -> LocalBoxFuture<'_, Option<StateChange>> {
+        Box::pin(self.next())
+    }
+}
+
+/// Runs a scenario inside a tokio runtime.
+#[track_caller]
+pub(crate) fn on_tokio<T, Fut: Future<Output = T>>(scenario: impl FnOnce(Hosted) -> Fut) -> T {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime");
+    let tasks = tokio::task::LocalSet::new();
+    let bounded = async { tokio::time::timeout(LIMIT, scenario(Hosted)).await };
+    tasks.block_on(&runtime, bounded).expect("the scenario hangs")
+}
+
 /// Spreads the tests' cores over the cpus that there are.
 fn next_cpu() -> u32 {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -172,9 +253,25 @@ macro_rules! on_each_placement {
                 $crate::placement::on_core(super::$scenario);
             })+
         }
+
+        mod hosted {
+            $(#[test]
+            fn $scenario() {
+                $crate::placement::on_tokio(super::$scenario);
+            })+
+        }
     };
 }
 pub(crate) use on_each_placement;
+
+/// Waits for what a server or another task is to bring about; only a failing test waits long.
+pub(crate) async fn until<P: Placement>(place: &P, what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT / 2, "{what} does not come");
+        place.pause(Duration::from_millis(1)).await;
+    }
+}
 
 /// Options for a server at `address`, with limits that fit a test.
 pub(crate) fn options_for(address: std::net::SocketAddr) -> Options {

@@ -1,5 +1,14 @@
 //! What only real servers can prove. `tests/run` (or `tests/servers/fetch`) puts them in place.
 
 mod command_table;
+mod groups;
+mod login;
+mod outage;
+// The other scenarios' placements are the same; they use a little more of them.
+#[allow(dead_code)]
+#[path = "../scripted/placement.rs"]
+mod placement;
 mod server;
 mod start;
+mod typed;
+mod values;

@@ -27,7 +27,7 @@ where
 {
     let right = match workload.verb {
         Verb::Get => client.get::<Bytes>(key).await.expect("GET").len() == workload.size,
-        Verb::Set => client.set::<()>(key, value).await.is_ok(),
+        Verb::Set => client.set(key, value).await.is_ok(),
     };
     lane.check(right);
 }

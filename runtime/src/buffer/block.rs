@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use super::pool::Home;
 
@@ -29,8 +29,9 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     fn layout(len: usize) -> Layout {
-        // `len` is bounded by the pool (at most 1 GiB), so the layout is always valid.
-        Layout::from_size_align(len.max(1), ALIGN).unwrap_or(Layout::new::<u64>())
+        // No address space holds a block that has no layout.
+        Layout::from_size_align(len.max(1), ALIGN)
+            .unwrap_or_else(|_| handle_alloc_error(Layout::new::<u64>()))
     }
 
     pub(super) fn new(len: usize, home: Arc<Home>) -> Memory {
@@ -107,7 +108,8 @@ impl Block {
 
     /// Copies `bytes` to `at`, into space not delivered yet; returns how many fitted.
     pub(crate) fn fill(&self, at: usize, bytes: &[u8]) -> usize {
-        let n = bytes.len().min(self.len().saturating_sub(at));
+        let at = at.min(self.len());
+        let n = bytes.len().min(self.len() - at);
         // SAFETY: `at + n` is inside the block, and nothing beyond what was delivered is readable
         // by anyone (module documentation), so the target is ours alone.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.as_mut_ptr().add(at), n) };
@@ -116,11 +118,15 @@ impl Block {
 
     /// Whether this is the only hold: the memory may be written from its start again.
     pub(crate) fn is_unkept(&self) -> bool {
-        Rc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0) == 1
+        let unkept = Rc::strong_count(&self.0) == 1 && Arc::strong_count(&self.0) == 1;
+        // A count is read relaxed: what another thread read before it let go must stay before
+        // what is written here next.
+        fence(Ordering::Acquire);
+        unkept
     }
 
     /// Counts the block as given away to users until its last holder is gone.
-    pub(crate) fn give_away(self) {
+    pub(crate) fn give_away(&self) {
         if !self.0.given.swap(true, Ordering::Relaxed) {
             self.0.home.retained.fetch_add(self.len(), Ordering::Relaxed);
         }

@@ -8,6 +8,8 @@
 mod block;
 mod pool;
 mod slice;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use block::Block;
 pub(crate) use pool::Pool;

@@ -44,6 +44,11 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// Bytes that this thread has allocated and not freed.
+pub(crate) fn live() -> i64 {
+    LIVE.get()
+}
+
 /// Feeds `reads`, builds each frame's value, and checks after each read that no more was ever
 /// reserved than 1 MiB plus 64 times the bytes received.
 pub(super) fn check(label: &str, protocol: Protocol, reads: &[&[u8]]) {

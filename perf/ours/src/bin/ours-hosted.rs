@@ -22,7 +22,7 @@ async fn drive(workload: Workload) -> Result<(), hedgerow::Error> {
         let client = Client::connect(&options(&workload)?).await?;
         for task in 0..workload.depth {
             let seed = (connection * workload.depth + task) as u64;
-            tasks.push(repeat(client.clone(), workload.clone(), seed, Lane::new()));
+            tasks.push(repeat(client.clone(), workload.clone(), seed, Lane::new(), || ()));
         }
     }
     start(&workload);

@@ -50,7 +50,7 @@ async fn drive(local: LocalContext, workload: Workload) -> Result<(), hedgerow::
     std::future::pending().await
 }
 
-/// Shows the core's counters to the controller at every 64th call, so seldom that it costs nothing.
+/// Shows the core's counters to the controller at every 16th call, so seldom that it costs nothing.
 /// All are of one instant, so that one divided by another is exact.
 fn publisher(local: LocalContext) -> impl FnMut() {
     let names = ["enters", "sends", "receives", "bytes_received", "bytes_copied"];
@@ -58,7 +58,7 @@ fn publisher(local: LocalContext) -> impl FnMut() {
     let mut calls = 0_u64;
     move || {
         calls += 1;
-        if calls % 64 == 1 {
+        if calls % 16 == 1 {
             let now = local.counters();
             let counts =
                 [now.enters, now.sends, now.receives, now.bytes_received, now.bytes_copied];

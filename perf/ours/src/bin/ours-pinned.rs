@@ -2,7 +2,8 @@
 
 use clap::Parser;
 use harness::{Lane, Workload, start};
-use hedgerow::{Cores, ParkPolicy};
+use hedgerow::Cores;
+use hedgerow::runtime::park::ParkPolicy;
 use ours::{options, repeat};
 use std::error::Error;
 
@@ -16,7 +17,7 @@ struct Arguments {
     workers: usize,
     /// Cpu of the core
     #[arg(long, default_value_t = 1)]
-    cpu: usize,
+    cpu: u32,
     /// What the core does when nothing is due: park, adaptive or spin
     #[arg(long, default_value = "park")]
     park: ParkPolicy,
@@ -28,7 +29,7 @@ async fn drive(cores: Cores, workload: Workload) -> Result<(), hedgerow::Error> 
         let client = cores.connect(&options(&workload)?).await?;
         for task in 0..workload.depth {
             let seed = (connection * workload.depth + task) as u64;
-            tasks.push(repeat(client.clone(), workload.clone(), seed, Lane::new()));
+            tasks.push(repeat(client.clone(), workload.clone(), seed, Lane::new(), || ()));
         }
     }
     start(&workload);
