@@ -192,9 +192,9 @@ impl Tasks {
     pub(crate) fn wake_task(&self, waker: Waker) {
         let key = TaskKey(waker.data() as u64);
         if std::ptr::eq(waker.vtable(), &VTABLE) && key.core() == self.core {
-            self.ready.push(key);
             // Its drop would do nothing, through a pointer.
             std::mem::forget(waker);
+            self.ready.push(key);
             if self.ready.attention.is_parked() {
                 self.ready.attention.call();
             }

@@ -152,7 +152,7 @@ impl<P: Place> Passage<P> {
     #[inline]
     fn submit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Body<KeptOf<P::Out>>, Error>> {
         if self.command.bytes().len() >= LONG {
-            self.long = Some(self.command.clone().into_bytes());
+            self.long = Some(self.command.share());
         }
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);

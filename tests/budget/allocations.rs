@@ -14,6 +14,8 @@ use crate::place::{on_core, rungs};
 const WARM: u64 = 300;
 /// Commands that are counted.
 const COUNTED: u64 = 400;
+/// A reply that came in pieces for the first time makes the place where it is put together.
+const ONCE: u64 = 2;
 /// Values that are copied out of the received block, and so never keep it.
 const SMALL: [usize; 5] = [16, 64, 200, 1 << 10, 4 << 10];
 const LARGE: usize = 64 << 10;
@@ -42,10 +44,10 @@ fn integers_nil_and_status_allocate_nothing() {
         let counts = on_core(rung, async |_, client| {
             let value = [b'x'; 64];
             [
-                count(async || _ = client.incr("n").await.expect("a number")).await,
+                count(async || assert!(client.incr("n").await.expect("a number") > 0)).await,
                 count(async || drop(client.get::<Option<Bytes>>("none").await.expect("nil"))).await,
                 count(async || client.set("key", &value[..]).await.expect("a status")).await,
-                count(async || _ = client.exists("key").await.expect("a bool")).await,
+                count(async || assert_eq!(client.exists("key").await.expect("a number"), 1)).await,
             ]
         });
         assert_eq!(counts, [0; 4], "{rung:?}: incr, get, set, exists");
@@ -81,8 +83,10 @@ fn borrowed_values_allocate_nothing() {
             }
             counts
         });
-        let none = SMALL.map(|size| (size, [0; 2])).to_vec();
-        assert_eq!(counts, none, "{rung:?}: get_with, get_into");
+        for (size, counts) in counts {
+            let none = counts.iter().all(|count| *count <= ONCE);
+            assert!(none, "{rung:?}, {size} B: get_with, get_into: {counts:?}");
+        }
     }
 }
 
@@ -110,7 +114,8 @@ fn small_owned_values_allocate_once() {
             counts
         });
         for (size, counts) in counts {
-            assert_eq!(counts, [COUNTED; 4], "{rung:?}, {size} B: LocalBytes, Bytes, String, Vec");
+            let one = counts.iter().all(|count| (COUNTED..=COUNTED + ONCE).contains(count));
+            assert!(one, "{rung:?}, {size} B: LocalBytes, Bytes, String, Vec: {counts:?}");
         }
     }
 }
