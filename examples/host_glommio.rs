@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn load(context: &LocalContext, options: &Options) -> Result<(), Box<dyn Error>> {
     let client = context.connect(options).await?;
-    client.set::<()>("greeting", "hello").await?;
+    client.set("greeting", "hello").await?;
     let start = Instant::now();
     gets(&client, GETS).await?;
     println!("sequential: {GETS} GETs in {:?}", start.elapsed());

@@ -84,6 +84,13 @@ impl Local {
         self.0.tasks.spawn(future)
     }
 
+    /// Wakes a task: the same as `waker.wake()`, and shorter for a task of this core. To be called
+    /// on the core's thread, as this type can only be.
+    #[inline]
+    pub fn wake(&self, waker: Waker) {
+        self.0.tasks.wake_task(waker);
+    }
+
     /// The clock as of this turn, without a system call. A host's task outside of a turn gets the
     /// clock as it is: the last turn may be long ago.
     #[inline]

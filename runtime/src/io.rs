@@ -124,6 +124,8 @@ struct Cell {
     phase: Phase,
     send: Send,
     recv: Option<Recv>,
+    /// Why sending ended, while what the peer said before it left is still being read.
+    gone: Option<i32>,
     /// Operations of this tenant in the kernel.
     in_kernel: u32,
 }
@@ -186,10 +188,12 @@ impl<K: Kernel> Io<K> {
                 phase: Phase::Free,
                 send: Send::default(),
                 recv: None,
+                gone: None,
                 in_kernel: 0,
             });
         }
         let cell = &mut self.cells[index as usize];
+        cell.gone = None;
         let id = SocketId { index, generation: cell.generation };
         cell.phase = Phase::Connecting(Box::new(Attempt {
             connect,
@@ -531,6 +535,13 @@ impl<K: Kernel> Io<K> {
                 // SAFETY: the operation names no memory.
                 unsafe { self.kernel.queue(Token::new(WRITABLE, id.index, id.generation), op) };
             }
+            // A server that refuses a connection says why and closes: the reason may be unread.
+            // The peer being gone, receiving ends by itself after it.
+            Sent::Broken(errno @ (libc::EPIPE | libc::ECONNRESET))
+                if cell.recv.as_ref().is_some_and(Recv::is_busy) =>
+            {
+                cell.gone = Some(errno);
+            }
             Sent::Broken(errno) => self.broken(now, id, Some(errno), handler),
         }
     }
@@ -606,6 +617,7 @@ impl<K: Kernel> Io<K> {
         errno: Option<i32>,
         handler: &mut H,
     ) {
+        let errno = self.cells[id.index as usize].gone.take().or(errno);
         self.begin_close(id.index);
         handler.on_closed(now, id, errno.map(io::Error::from_raw_os_error));
     }

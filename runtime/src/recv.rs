@@ -17,6 +17,8 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
 use crate::buffer::{Block, LocalBytes, Pool, Slice};
 use crate::op::{Completion, GroupId};
 
@@ -31,6 +33,8 @@ const EXACT_MIN: usize = 128 << 10;
 /// An exact buffer first holds at most this, then grows with what has come, so that an announced
 /// length alone reserves nothing.
 const EXACT_FIRST: usize = 4 << 20;
+/// Parts of a spill from this length on may share its memory.
+const SPILL_SHARE_MIN: usize = 16 << 10;
 /// Shows with only small frames in a row after which blocks shrink again.
 const SHRINK_AFTER: u32 = 64;
 /// A socket that receives frames of at least this length has one block posted at a time.
@@ -70,6 +74,8 @@ pub struct Rx {
 enum Source {
     Block(Block),
     Spill(Vec<u8>),
+    /// A spill of which a part was kept: its memory is the user's too.
+    Shared(Bytes),
 }
 
 impl Rx {
@@ -79,6 +85,7 @@ impl Rx {
         match &self.source {
             Source::Block(block) => block.bytes(self.at, self.end),
             Source::Spill(bytes) => &bytes[self.at..self.end],
+            Source::Shared(bytes) => &bytes[self.at..self.end],
         }
     }
 
@@ -98,8 +105,24 @@ impl Rx {
             let (at, end) = (self.at + range.start, self.at + range.end);
             return Slice::new(block.clone(), at, end).into();
         }
+        if len >= SPILL_SHARE_MIN
+            && let Some(part) = self.share_spill(range.clone())
+        {
+            return part;
+        }
         self.copied += len as u64;
         LocalBytes::copy_from(&self.bytes()[range])
+    }
+
+    /// A part of the spill that is most of it: what was put together is not copied again.
+    fn share_spill(&mut self, range: Range<usize>) -> Option<LocalBytes> {
+        if let Source::Spill(bytes) = &mut self.source
+            && range.len() >= bytes.capacity() / 2
+        {
+            self.source = Source::Shared(Bytes::from(std::mem::take(bytes)));
+        }
+        let Source::Shared(bytes) = &self.source else { return None };
+        Some(bytes.slice(self.at + range.start..self.at + range.end).into())
     }
 
     /// Counts `n` bytes that the handler copied out by itself.
@@ -385,6 +408,8 @@ impl Recv {
 
     fn move_to_spill(&mut self, w: &Waiting) {
         if let Some(Some(p)) = self.posted.get(w.index as usize) {
+            // With room for what its frame still misses, so that it is not moved while it grows.
+            self.spill.reserve(w.end - w.at + self.need.min(EXACT_MIN));
             self.spill.extend_from_slice(p.block.bytes(w.at, w.end));
             self.copied += (w.end - w.at) as u64;
         }
@@ -438,10 +463,18 @@ impl Recv {
         let end = self.spill.len();
         let source = Source::Spill(std::mem::take(&mut self.spill));
         let (mut rx, progress) = self.call(source, 0, end, pool, consume);
-        if let Source::Spill(bytes) = &mut rx.source {
-            self.spill = std::mem::take(bytes);
-            let consumed = progress.consumed.min(self.spill.len());
-            self.spill.drain(..consumed);
+        match &mut rx.source {
+            Source::Spill(bytes) => {
+                self.spill = std::mem::take(bytes);
+                let consumed = progress.consumed.min(self.spill.len());
+                self.spill.drain(..consumed);
+            }
+            Source::Shared(bytes) => {
+                let rest = bytes.get(progress.consumed..).unwrap_or_default();
+                self.spill.extend_from_slice(rest);
+                self.copied += rest.len() as u64;
+            }
+            Source::Block(_) => {}
         }
     }
 
@@ -483,7 +516,7 @@ impl Recv {
         // An exact buffer is no larger than what is kept of it: a copy would save nothing.
         let may_slice = match &source {
             Source::Block(b) => self.exact_shown || pool.may_give_away(b.len()),
-            Source::Spill(_) => false,
+            Source::Spill(_) | Source::Shared(_) => false,
         };
         let mut rx = Rx { source, at, end, may_slice, copied: 0, longest: 0 };
         let progress = consume(&mut rx);

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -40,9 +41,11 @@ impl TaskKey {
         let generation = u64::from(generation) & ((1 << Self::GENERATION_BITS) - 1);
         TaskKey(u64::from(core) << 48 | generation << Self::INDEX_BITS | u64::from(index))
     }
+    #[inline]
     fn core(self) -> u16 {
         (self.0 >> 48) as u16
     }
+    #[inline]
     fn index(self) -> usize {
         (self.0 & ((1 << Self::INDEX_BITS) - 1)) as usize
     }
@@ -98,10 +101,15 @@ thread_local! {
 
 /// The tasks that are due.
 struct Ready {
-    queue: RefCell<VecDeque<u32>>,
-    /// Per task: its tenant, and whether it is queued already.
-    marks: RefCell<Vec<Mark>>,
+    due: RefCell<Due>,
     attention: Rc<Attention>,
+}
+
+#[derive(Default)]
+struct Due {
+    queue: VecDeque<u32>,
+    /// Per task: its tenant, and whether it is queued already.
+    marks: Vec<Mark>,
 }
 
 #[derive(Clone, Copy)]
@@ -111,14 +119,26 @@ struct Mark {
 }
 
 impl Ready {
+    #[inline]
     fn push(&self, key: TaskKey) {
-        if let Some(mark) = self.marks.borrow_mut().get_mut(key.index())
+        let mut due = self.due.borrow_mut();
+        if let Some(mark) = due.marks.get_mut(key.index())
             && mark.key == key
             && !mark.queued
         {
             mark.queued = true;
-            self.queue.borrow_mut().push_back(key.index() as u32);
+            due.queue.push_back(key.index() as u32);
         }
+    }
+
+    /// The next task that is due, which may be queued again from now on.
+    #[inline]
+    fn pop(&self) -> Option<TaskKey> {
+        let mut due = self.due.borrow_mut();
+        let index = due.queue.pop_front()?;
+        let mark = due.marks.get_mut(index as usize)?;
+        mark.queued = false;
+        Some(mark.key)
     }
 }
 
@@ -137,8 +157,7 @@ impl Tasks {
     /// Registers a core of the calling thread.
     pub(crate) fn new(reach: Arc<Reach>, attention: Rc<Attention>) -> Tasks {
         let core = enlist(reach);
-        let (queue, marks) = (RefCell::default(), RefCell::default());
-        let ready = Rc::new(Ready { queue, marks, attention });
+        let ready = Rc::new(Ready { due: RefCell::default(), attention });
         HERE.with_borrow_mut(|here| here.push((core, ready.clone())));
         Tasks {
             core,
@@ -156,16 +175,32 @@ impl Tasks {
 
     /// Whether a task is due.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.queue.borrow().is_empty()
+        !self.ready.due.borrow().queue.is_empty()
     }
 
     /// How many tasks are due.
     pub(crate) fn ready_len(&self) -> usize {
-        self.ready.queue.borrow().len()
+        self.ready.due.borrow().queue.len()
     }
 
     pub(crate) fn wake(&self, key: TaskKey) {
         self.ready.push(key);
+    }
+
+    /// Wakes a task, one of this core without a look at the thread's cores.
+    #[inline]
+    pub(crate) fn wake_task(&self, waker: Waker) {
+        let key = TaskKey(waker.data() as u64);
+        if std::ptr::eq(waker.vtable(), &VTABLE) && key.core() == self.core {
+            // Its drop would do nothing, through a pointer.
+            std::mem::forget(waker);
+            self.ready.push(key);
+            if self.ready.attention.is_parked() {
+                self.ready.attention.call();
+            }
+        } else {
+            waker.wake();
+        }
     }
 
     /// Adds a task; it runs in the next turn's task phase.
@@ -186,16 +221,16 @@ impl Tasks {
 
     fn add(&self, job: Job) {
         let mut jobs = self.jobs.borrow_mut();
-        let mut marks = self.ready.marks.borrow_mut();
+        let mut due = self.ready.due.borrow_mut();
         let index = self.free.borrow_mut().pop().unwrap_or(jobs.len() as u32);
         if index as usize == jobs.len() {
             jobs.push(None);
-            marks.push(Mark { key: TaskKey::new(self.core, index, 0), queued: false });
+            due.marks.push(Mark { key: TaskKey::new(self.core, index, 0), queued: false });
         }
         jobs[index as usize] = Some(job);
-        let key = marks[index as usize].key;
+        let key = due.marks[index as usize].key;
         self.live.set(self.live.get() + 1);
-        drop((jobs, marks));
+        drop((jobs, due));
         self.ready.push(key);
         self.ready.attention.call();
     }
@@ -204,21 +239,17 @@ impl Tasks {
     /// task that always wakes itself cannot hold up the ring (trap 8).
     pub(crate) fn run(&self) {
         for _ in 0..self.ready_len() {
-            let Some(index) = self.ready.queue.borrow_mut().pop_front() else { break };
-            self.poll(index);
+            let Some(key) = self.ready.pop() else { break };
+            self.poll(key);
         }
     }
 
-    fn poll(&self, index: u32) {
-        let at = index as usize;
-        let key = {
-            let mut marks = self.ready.marks.borrow_mut();
-            marks[at].queued = false;
-            marks[at].key
-        };
+    fn poll(&self, key: TaskKey) {
+        let at = key.index();
         // Taken out while it runs, so that it may spawn and wake.
         let Some(mut job) = self.jobs.borrow_mut()[at].take() else { return };
-        let waker = waker(key);
+        // Its drop would do nothing, through a pointer.
+        let waker = ManuallyDrop::new(waker(key));
         let mut context = Context::from_waker(&waker);
         // The future's own panics are its outcome; an output that nobody wants may panic as it goes.
         let mut pending = false;
@@ -232,7 +263,7 @@ impl Tasks {
     }
 
     fn end(&self, at: usize) {
-        let mut marks = self.ready.marks.borrow_mut();
+        let marks = &mut self.ready.due.borrow_mut().marks;
         let mask = (1 << TaskKey::GENERATION_BITS) - 1;
         let generation = ((marks[at].key.0 >> TaskKey::INDEX_BITS) & mask) as u32;
         marks[at].key = TaskKey::new(self.core, at as u32, generation.wrapping_add(1));

@@ -152,7 +152,7 @@ impl<P: Place> Passage<P> {
     #[inline]
     fn submit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Body<KeptOf<P::Out>>, Error>> {
         if self.command.bytes().len() >= LONG {
-            self.long = Some(self.command.clone().into_bytes());
+            self.long = Some(self.command.share());
         }
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
@@ -209,6 +209,13 @@ impl<P: Place> Passage<P> {
     /// Gives memory of the body back to the engine, where that pays.
     #[inline]
     pub(crate) fn give_back(&self, body: Body<KeptOf<P::Out>>) {
+        if matches!(body, Body::Pooled(_)) {
+            self.give_back_memory(body);
+        }
+    }
+
+    #[inline(never)]
+    fn give_back_memory(&self, body: Body<KeptOf<P::Out>>) {
         if let Body::Pooled(memory) = body {
             self.place.look(|engine| engine.give_back(memory));
         }

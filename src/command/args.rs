@@ -28,11 +28,12 @@ impl Head {
     }
 }
 
-/// The bytes, in place or on the heap.
+/// The bytes, in place, on the heap, or, once complete, shared with whoever sends them.
 #[derive(Clone)]
 enum Text {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     Heap(Vec<u8>),
+    Shared(Bytes),
 }
 
 /// The arguments of one command on their way into its bytes.
@@ -162,15 +163,15 @@ impl Args {
 
     /// The bytes as a vector, moved to the heap with room for `more` and a few options if needed.
     fn heap(&mut self, more: usize) -> &mut Vec<u8> {
-        if let Text::Inline { len, bytes } = &self.text {
-            let held = bytes.get(..usize::from(*len)).unwrap_or_default();
+        if !matches!(self.text, Text::Heap(_)) {
+            let held = self.bytes();
             let mut text = Vec::with_capacity(held.len() + more + 64);
             text.extend_from_slice(held);
             self.text = Text::Heap(text);
         }
         match &mut self.text {
             Text::Heap(text) => text,
-            Text::Inline { .. } => unreachable!("the text was moved to the heap just above"),
+            _ => unreachable!("the text was moved to the heap just above"),
         }
     }
 
@@ -181,6 +182,8 @@ impl Args {
             let text = match &mut self.text {
                 Text::Inline { bytes, .. } => &mut bytes[..],
                 Text::Heap(text) => text,
+                // Shared only once complete.
+                Text::Shared(_) => return,
             };
             if let Some(digit) = text.get_mut(1) {
                 *digit = b'0' + self.count as u8;
@@ -212,6 +215,18 @@ impl Args {
         match &self.text {
             Text::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
             Text::Heap(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+
+    /// An owner of the complete bytes beside this one: no copy if they are on the heap.
+    pub(crate) fn share(&mut self) -> Bytes {
+        if let Text::Heap(text) = &mut self.text {
+            self.text = Text::Shared(Bytes::from(std::mem::take(text)));
+        }
+        match &self.text {
+            Text::Shared(text) => text.clone(),
+            _ => Bytes::copy_from_slice(self.bytes()),
         }
     }
 
@@ -220,6 +235,7 @@ impl Args {
         match self.text {
             Text::Inline { .. } => Bytes::copy_from_slice(self.bytes()),
             Text::Heap(text) => Bytes::from(text),
+            Text::Shared(text) => text,
         }
     }
 

@@ -95,6 +95,11 @@ impl<R> Command<R> {
         self.args.into_bytes()
     }
 
+    /// Another owner of the bytes: no copy for a command of more than [`INLINE_BYTES`].
+    pub(crate) fn share(&mut self) -> bytes::Bytes {
+        self.args.share()
+    }
+
     /// The command's row in the table; `None` for a name that the table does not have.
     #[inline]
     pub fn spec(&self) -> Option<Spec> {

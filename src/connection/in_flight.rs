@@ -76,6 +76,21 @@ impl InFlight {
         if self.answered >= self.handed { None } else { self.units.front().copied() }
     }
 
+    /// The next reply is the only one of a request: takes it. `None` leaves all as it is.
+    #[inline]
+    pub(crate) fn answer_of_request(&mut self) -> Option<CellId> {
+        if self.answered >= self.handed {
+            return None;
+        }
+        let Unit { owner: Owner::Request(id), bytes, due: 1 } = *self.units.front()? else {
+            return None;
+        };
+        self.units.pop_front();
+        self.answered += 1;
+        self.bytes -= u64::from(bytes);
+        Some(id)
+    }
+
     /// One reply came: whose is it? The unit leaves with its last reply. `None`: nothing is due.
     #[inline]
     pub(crate) fn answer(&mut self) -> Option<Unit> {

@@ -44,16 +44,20 @@ impl<O: Outside> Engine<O> {
     /// Sees to it that the request ends at `deadline` at the latest.
     #[inline]
     pub(super) fn watch(&mut self, id: CellId, now: Instant, deadline: Instant) {
-        if deadline.since(now) >= NEAR {
-            if deadline < self.deadlines.sweep_at {
-                self.deadlines.sweep_at = deadline;
-                self.rearm();
-            }
-            return;
+        if deadline.since(now) < NEAR {
+            self.watch_near(id, deadline);
+        } else if deadline < self.deadlines.sweep_at {
+            self.sweep_earlier(deadline);
         }
-        self.watch_near(id, deadline);
     }
 
+    #[cold]
+    fn sweep_earlier(&mut self, deadline: Instant) {
+        self.deadlines.sweep_at = deadline;
+        self.rearm();
+    }
+
+    #[inline(never)]
     fn watch_near(&mut self, id: CellId, deadline: Instant) {
         let timer = self.deadlines.near.insert(deadline, id);
         if let Some(cell) = self.cells.get(id) {

@@ -448,12 +448,16 @@ impl World {
 
 /// Wakes whom an engine recorded, and says what it has for the log, outside of it.
 fn wake_all(cell: &EngineCell) {
-    let (mut wakes, mut lines) = {
+    let (mut wakes, mut lines, local) = {
         let mut engine = cell.borrow_mut();
         let out = engine.out();
-        (std::mem::take(&mut out.wakes), std::mem::take(&mut out.lines))
+        if out.wakes.is_empty() && out.lines.is_empty() {
+            return;
+        }
+        (std::mem::take(&mut out.wakes), std::mem::take(&mut out.lines), out.local.clone())
     };
-    super::tell(&mut lines, &mut wakes);
+    super::each(&mut lines, Line::say);
+    super::each(&mut wakes, |waker| local.wake(waker));
     let mut engine = cell.borrow_mut();
     if engine.out().wakes.is_empty() {
         engine.out().wakes = wakes;

@@ -258,7 +258,8 @@ impl Lane {
         if let Some((arms, at)) = todo.arm {
             self.set_timer(arms, at);
         }
-        super::tell(&mut todo.lines, &mut todo.wakes);
+        super::each(&mut todo.lines, Line::say);
+        super::each(&mut todo.wakes, Waker::wake);
     }
 
     fn set_timer(&self, arms: u64, at: Instant) {

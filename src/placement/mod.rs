@@ -1,6 +1,8 @@
 //! Where an engine lives: on a pinned core, inside a tokio runtime, or in the simulator. The only
 //! part of this crate that knows sockets or locks.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 pub(crate) mod core;
 #[cfg(feature = "hosted")]
 pub(crate) mod hosted;
@@ -8,18 +10,9 @@ pub(crate) mod sim;
 #[cfg(feature = "hosted")]
 mod stream;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Waker;
-
-use crate::engine::Line;
-
-/// Says and wakes what an engine recorded, once it was let go. Both are code of the user's: a panic in
-/// it costs neither the other tasks their wake nor the core or reader that calls it its life.
-fn tell(lines: &mut Vec<Line>, wakes: &mut Vec<Waker>) {
-    each(lines, Line::say);
-    each(wakes, Waker::wake);
-}
-
+/// Does something with each of a list: wakes or logs what an engine recorded, once it was let go. Both
+/// are code of the user's: a panic in one costs neither the rest its turn, nor the core or the reader
+/// that calls it its life.
 #[inline]
 fn each<T>(list: &mut Vec<T>, act: impl Fn(T)) {
     if list.is_empty() {

@@ -138,14 +138,22 @@ impl Decoder {
     /// [`ProtocolError`]: the connection must be closed. Further calls give the same error.
     #[inline(always)]
     pub fn decode<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, ProtocolError> {
-        if self.pos == 0
-            && let Some(extent) =
-                scalar::whole(bytes, self.bulk_max, self.protocol == Protocol::Resp3)
-            && let Some(raw) = bytes.get(..extent.len)
-        {
-            return Ok(Step::Frame(Frame::scalar(raw, extent)));
+        match self.whole(bytes) {
+            Some(frame) => Ok(Step::Frame(frame)),
+            None => self.resume(bytes),
         }
-        self.resume(bytes)
+    }
+
+    /// A scalar that lies whole at the start of `bytes`, if a frame begins there and it is of the
+    /// common sorts (a string, a status, an integer, a null). `None` says nothing: see
+    /// [`Decoder::decode`].
+    #[inline(always)]
+    pub(crate) fn whole<'a>(&self, bytes: &'a [u8]) -> Option<Frame<'a>> {
+        if self.pos != 0 {
+            return None;
+        }
+        let extent = scalar::whole(bytes, self.bulk_max, self.protocol == Protocol::Resp3)?;
+        Some(Frame::scalar(bytes.get(..extent.len)?, extent))
     }
 
     #[cold]

@@ -7,7 +7,7 @@ use super::{
     elements::{self, AttributeGroups, Attributes, Elements, Pairs},
     head::{Body, Head},
     number,
-    scalar::Extent,
+    scalar::{self, Extent},
 };
 
 /// A view over the bytes of one frame that a [`Decoder`](super::Decoder) has checked. `Copy`, 24
@@ -37,9 +37,38 @@ enum Form {
     Frames,
 }
 
+/// How a scalar without attributes lies in its bytes: two bytes that spare a second look at them.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    header: u8,
+    kind: Kind,
+}
+
 impl<'a> Frame<'a> {
+    /// The shape, if it is a scalar without attributes.
+    #[inline(always)]
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        let plain = self.form == Form::Plain && self.value == 0;
+        plain.then_some(Shape { header: self.header, kind: self.kind })
+    }
+
+    /// The frame that has this shape.
+    #[inline(always)]
+    pub(crate) fn of_shape(raw: &'a [u8], shape: Shape) -> Frame<'a> {
+        Frame { raw, value: 0, header: shape.header, kind: shape.kind, form: Form::Plain }
+    }
+
     /// A view over `raw`, one whole frame that was checked before.
+    #[inline]
     pub fn from_validated(raw: &'a [u8]) -> Frame<'a> {
+        match scalar::whole(raw, usize::MAX, true) {
+            Some(extent) if extent.len == raw.len() => Frame::scalar(raw, extent),
+            _ => Frame::from_validated_slowly(raw),
+        }
+    }
+
+    #[cold]
+    fn from_validated_slowly(raw: &'a [u8]) -> Frame<'a> {
         Frame::at(raw, elements::attributes_end(raw))
     }
 
@@ -100,10 +129,16 @@ impl<'a> Frame<'a> {
     }
 
     /// [`payload`](Self::payload), with the chunks of a streamed string put together.
+    #[inline]
     pub fn text(&self) -> Cow<'a, [u8]> {
         if self.form != Form::Chunks {
             return Cow::Borrowed(self.payload());
         }
+        self.joined()
+    }
+
+    #[cold]
+    fn joined(&self) -> Cow<'a, [u8]> {
         let mut chunks = elements::Chunks::new(self.inner());
         match (chunks.next(), chunks.next()) {
             (Some(first), Some(second)) => {

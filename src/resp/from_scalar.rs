@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::{ConvertError, Frame, FromReply, Kept, Kind, Reply, from_aggregate, number};
 
 /// The text of a frame that has one: strings, and numbers as sent.
+#[inline]
 fn text<'a>(expected: &'static str, frame: &Frame<'a>) -> Result<Cow<'a, [u8]>, ConvertError> {
     match frame.kind() {
         Kind::Simple | Kind::Bulk | Kind::Verbatim | Kind::Int | Kind::Double | Kind::BigNumber => {
@@ -147,9 +148,11 @@ impl<K: Kept> FromReply<K> for Box<str> {
 
 impl<K: Kept> FromReply<K> for Bytes {
     /// A string, or the text of a number. Large ones share the received memory.
+    #[inline]
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         match text("a string", &reply.frame())? {
-            Cow::Borrowed(text) => Ok(reply.slice(text).into_bytes()),
+            Cow::Borrowed(text) if reply.shares(text.len()) => Ok(reply.slice(text).into_bytes()),
+            Cow::Borrowed(text) => Ok(Bytes::copy_from_slice(text)),
             Cow::Owned(text) => Ok(Bytes::from(text)),
         }
     }

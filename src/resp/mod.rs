@@ -31,6 +31,7 @@ pub use convert::{ConvertError, FromReply};
 pub use decode::{Decoder, Step};
 pub use elements::{AttributeGroups, Attributes, Elements, Pairs};
 pub use frame::Frame;
+pub(crate) use frame::Shape;
 pub use from_scalar::{Millis, Seconds};
 pub use kind::{Kind, Protocol};
 pub use limits::Limits;

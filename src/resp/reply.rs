@@ -64,11 +64,13 @@ impl<K> fmt::Debug for Reply<'_, K> {
 impl<'a, K: Kept> Reply<'a, K> {
     /// A reply whose payloads may share `kept`, in whose bytes the frame lies. With `None` every
     /// payload is copied.
+    #[inline]
     pub fn new(frame: Frame<'a>, kept: Option<&'a K>) -> Self {
         Reply { frame, kept }
     }
 
     /// The frame.
+    #[inline]
     pub fn frame(&self) -> Frame<'a> {
         self.frame
     }
@@ -85,12 +87,14 @@ impl<'a, K: Kept> Reply<'a, K> {
 
     /// Whether [`slice`](Self::slice) shares a payload of `len` bytes or copies it: shared if it is
     /// longer than [`COPY_UP_TO`] and at least a quarter of what it would hold.
+    #[inline]
     pub fn shares(&self, len: usize) -> bool {
         let holds = |kept: &K| kept.as_ref().len() / 4;
         len > COPY_UP_TO && self.kept.is_some_and(|kept| len >= holds(kept))
     }
 
     /// An owner of `payload`, which lies within the frame: shared if it pays, else copied.
+    #[inline]
     pub fn slice(&self, payload: &[u8]) -> K {
         match self.kept {
             Some(kept) if self.shares(payload.len()) => kept.slice_ref(payload),
@@ -99,6 +103,7 @@ impl<'a, K: Kept> Reply<'a, K> {
     }
 
     /// An owner of the frame's [`text`](Frame::text).
+    #[inline]
     pub fn text(&self) -> K {
         match self.frame.text() {
             Cow::Borrowed(text) => self.slice(text),

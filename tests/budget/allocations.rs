@@ -42,10 +42,10 @@ fn integers_nil_and_status_allocate_nothing() {
         let counts = on_core(rung, async |_, client| {
             let value = [b'x'; 64];
             [
-                count(async || _ = client.incr("n").await.expect("a number")).await,
+                count(async || assert!(client.incr("n").await.expect("a number") > 0)).await,
                 count(async || drop(client.get::<Option<Bytes>>("none").await.expect("nil"))).await,
                 count(async || client.set("key", &value[..]).await.expect("a status")).await,
-                count(async || _ = client.exists("key").await.expect("a bool")).await,
+                count(async || assert_eq!(client.exists("key").await.expect("a number"), 1)).await,
             ]
         });
         assert_eq!(counts, [0; 4], "{rung:?}: incr, get, set, exists");
@@ -116,8 +116,9 @@ fn small_owned_values_allocate_once() {
 }
 
 /// Design section 2. A value above the copy threshold shares its block. Of four in a block of
-/// 256 KiB one lies across its end and is copied into memory of its own, and a block that is given
-/// away costs three allocations (its memory and its two counts). Fails if it is more than that.
+/// 256 KiB one lies across its end and is put together in memory of its own (which has a count of
+/// its own), and a block that is given away costs three (its memory and its two counts). Fails if
+/// it is more than that.
 #[test]
 fn large_values_share_their_block() {
     let counts = on_core(Rung::U2, async |_, client| {
@@ -125,10 +126,10 @@ fn large_values_share_their_block() {
     });
     let ([shown, copied], [local, bytes, string, vec]) = counts;
     let crossing = COUNTED / 4 + 1;
-    assert!(shown <= crossing && copied <= crossing, "get_with {shown}, get_into {copied}");
-    assert!(local <= 4 * crossing, "LocalBytes {local}");
+    assert!(shown <= 2 * crossing && copied <= 2 * crossing, "get_with {shown}, get_into {copied}");
+    assert!(local <= 5 * crossing, "LocalBytes {local}");
     // The form that may leave the core has one allocation of its own.
-    assert!(bytes <= COUNTED + 4 * crossing, "Bytes {bytes}");
-    let own = COUNTED + crossing;
+    assert!(bytes <= COUNTED + 5 * crossing, "Bytes {bytes}");
+    let own = COUNTED + 2 * crossing;
     assert!(string <= own && vec <= own, "String {string}, Vec {vec}");
 }

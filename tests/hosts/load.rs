@@ -114,5 +114,5 @@ pub(crate) async fn idle(context: &LocalContext, turns: &Cell<usize>) {
     let before = turns.get();
     context.sleep(Duration::from_millis(50)).await;
     let taken = turns.get() - before;
-    assert!(taken < 20, "{taken} turns without any work");
+    assert!(taken < 50, "{taken} turns without any work");
 }

@@ -40,7 +40,7 @@ impl Peer {
         });
         let client = block_on(driver, async {
             let client = context.connect(&options).await.expect("connects");
-            client.ping::<()>().await.expect("PING");
+            client.ping().await.expect("PING");
             client
         });
         (client, greeter.join().expect("greeted"))

@@ -136,15 +136,15 @@ fn deaf_server() -> ScriptServer {
     script.start().expect("a scripted server")
 }
 
+/// More than the system holds for a loopback connection, on both of its sides.
+const MORE_THAN_BUFFERS: usize = 48 << 20;
+
 /// Fills the socket to a server that does not read; answers the client.
 async fn stuck<P: Placement>(place: &P, options: &Options) -> P::Client {
     let client = place.connect(options).await.expect("up");
     client.get::<()>("last").await.expect("a reply");
-    let value = vec![b'x'; 1 << 20];
-    for _ in 0..16 {
-        let (client, value) = (client.clone(), value.clone());
-        drop(place.spawn(async move { client.set("k", value).await }));
-    }
+    let own = client.clone();
+    drop(place.spawn(async move { own.set("k", vec![b'x'; MORE_THAN_BUFFERS]).await }));
     place.pause(20 * MS).await;
     client
 }
@@ -176,13 +176,11 @@ async fn a_lost_connection_tells_fates_apart<P: Placement>(place: P) {
     };
     let first = call(&client, "first");
     until(&place, "GET", || server.received().iter().any(|r| r.text() == "GET first")).await;
-    let value = vec![b'x'; 8 << 20];
-    let bulky: Vec<_> = (0..4)
-        .map(|_| {
-            let (client, value) = (client.clone(), value.clone());
-            place.spawn(async move { client.set("k", value).await.expect_err("lost") })
-        })
-        .collect();
+    let bulky = place.spawn({
+        let client = client.clone();
+        let value = vec![b'x'; MORE_THAN_BUFFERS];
+        async move { client.set("k", value).await.expect_err("lost") }
+    });
     place.pause(20 * MS).await;
     let last = call(&client, "last");
     place.pause(5 * MS).await;
@@ -190,14 +188,8 @@ async fn a_lost_connection_tells_fates_apart<P: Placement>(place: P) {
     let first = first.await.expect("its task");
     assert_eq!((stage(&first), first.fate()), (Stage::AwaitingReply, Fate::Unknown));
     assert_eq!(first.kind(), ErrorKind::Disconnected);
-    let mut stages = Vec::new();
-    for one in bulky {
-        let error = one.await.expect("its task");
-        let sent = stage(&error) != Stage::Buffered;
-        assert_eq!(error.fate(), if sent { Fate::Unknown } else { Fate::NotSent }, "{error}");
-        stages.push(stage(&error));
-    }
-    assert!(stages.contains(&Stage::Writing), "{stages:?}");
+    let bulky = bulky.await.expect("its task");
+    assert_eq!((stage(&bulky), bulky.fate()), (Stage::Writing, Fate::Unknown));
     let last = last.await.expect("its task");
     assert_eq!((stage(&last), last.fate()), (Stage::Buffered, Fate::NotSent));
 }

@@ -263,7 +263,10 @@ async fn other_errors_fail_without_a_hint<P: Placement>(place: P) {
         let (error, said) = refused(&place, answer).await;
         let error = error.unwrap_or_else(|| panic!("{answer} fell back"));
         assert!(said.iter().all(|s| s == "HELLO 3"), "{answer}: {said:?}");
-        assert_eq!(error.kind(), ErrorKind::Handshake, "{answer}");
+        // A full server may have room soon: that is no refusal of the set-up.
+        let is_full = answer.contains("max number of clients");
+        let kind = if is_full { ErrorKind::Connect } else { ErrorKind::Handshake };
+        assert_eq!(error.kind(), kind, "{answer}");
         let text = error.to_string();
         assert!(text.contains(&answer[1..]) && !text.contains("resp2"), "{answer}: {text}");
     }

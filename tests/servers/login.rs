@@ -61,7 +61,13 @@ async fn connections_are_who_they_should_be<P: Placement>(place: P) {
 }
 
 /// Connects where it must fail for good, and checks what the error tells and what it does not.
-async fn refused<P: Placement>(place: &P, options: &Options, code: &str, what: &str) {
+async fn refused<P: Placement>(
+    place: &P,
+    server: &Server,
+    options: &Options,
+    code: &str,
+    what: &str,
+) {
     let check = |error: &Error| {
         let told = (error.kind(), error.fate(), error.code());
         assert_eq!(told, (ErrorKind::Handshake, Fate::NotSent, Some(code)), "{what}: {error}");
@@ -70,8 +76,11 @@ async fn refused<P: Placement>(place: &P, options: &Options, code: &str, what: &
     };
     check(&place.connect(options).await.expect_err(what));
     // The same of a client that connects in the background: its commands fail at once, for good.
+    // The server waits until its states are watched.
+    server.pause();
     let client = place.create(options).expect("valid options");
     let mut states = client.states();
+    server.resume();
     check(&client.ping().await.expect_err(what));
     let mut last = None;
     while let Some(change) = states.next().await {
@@ -94,48 +103,73 @@ async fn wrong_credentials_fail_for_good<P: Placement>(place: P) {
         for (way, options) in every_way(&server) {
             let what = format!("{flavor:?}, {way}");
             let wrong = with_user(options.clone(), None, "wrong-secret");
-            refused(&place, &wrong, "WRONGPASS", &what).await;
+            refused(&place, &server, &wrong, "WRONGPASS", &what).await;
             let wrong = with_user(options.clone(), Some("nobody"), APP_PASSWORD);
-            refused(&place, &wrong, "WRONGPASS", &what).await;
+            refused(&place, &server, &wrong, "WRONGPASS", &what).await;
             let mut beyond = with_user(options.clone(), Some("app"), APP_PASSWORD);
             beyond.database = 99;
-            refused(&place, &beyond, "ERR", &what).await;
+            refused(&place, &server, &beyond, "ERR", &what).await;
             if options.protocol == ProtocolChoice::Resp2 {
                 // Nothing in this set-up needs a login: the commands find out.
                 let client = place.connect(&options).await.expect("up");
                 let error = client.get::<Option<String>>("k").await.expect_err("no login");
                 assert_eq!((error.kind(), error.code()), (ErrorKind::Server, Some("NOAUTH")));
             } else {
-                refused(&place, &options, "NOAUTH", &what).await;
+                refused(&place, &server, &options, "NOAUTH", &what).await;
             }
         }
     }
 }
 
-/// Fails if Auto does not go on in RESP2, login and all, where HELLO is
-/// disabled, or if RESP3 does not say what is wrong.
+/// Fails if Auto does not go on in RESP2 where HELLO is disabled, or if RESP3
+/// does not say what is wrong.
 async fn without_hello_auto_speaks_resp2<P: Placement>(place: P) {
     for flavor in Flavor::ALL {
-        let server = Server::builder(flavor).password(PASSWORD).line("rename-command HELLO \"\"");
-        let server = server.start();
-        for (way, options) in every_way(&server) {
-            let mut options = with_user(options, None, PASSWORD);
+        let server = Server::builder(flavor).line("rename-command HELLO \"\"").start();
+        for (way, mut options) in every_way(&server) {
             options.database = 1;
+            options.client_name = Some("old".to_owned());
             let made = place.connect(&options).await;
             if options.protocol == ProtocolChoice::Resp3 {
                 let error = made.expect_err("RESP3 was asked for");
                 assert_eq!(error.kind(), ErrorKind::Handshake, "{flavor:?}, {way}");
                 let text = error.to_string();
                 assert!(text.contains("HELLO") && text.contains("resp2"), "{way}: {text}");
-                assert!(!text.contains("secret"), "{way}: {text}");
                 continue;
             }
             let client = made.unwrap_or_else(|e| panic!("{flavor:?}, {way}: {e}"));
             let seen = client.client_info().await.expect("CLIENT INFO");
-            assert_eq!((part(&seen, "resp"), part(&seen, "db")), ("2", "1"), "{flavor:?}, {way}");
+            let told = ["resp", "db", "name"].map(|name| part(&seen, name));
+            assert_eq!(told, ["2", "1", "old"], "{flavor:?}, {way}");
             client.hset("h", ("f", 1)).await.expect("HSET");
             let whole: Vec<(String, u8)> = client.hgetall("h").await.expect("HGETALL");
             assert_eq!(whole, [("f".to_owned(), 1)]);
+        }
+    }
+}
+
+/// A server without HELLO that wants a login says NOAUTH (Valkey) or that it does not
+/// know the command (Redis). Fails if the first leads to RESP2, or the second not to a login there.
+async fn without_hello_the_login_follows_its_answer<P: Placement>(place: P) {
+    for flavor in Flavor::ALL {
+        let server = Server::builder(flavor).password(PASSWORD).line("rename-command HELLO \"\"");
+        let server = server.start();
+        let says_unknown = flavor.identity().0 == "redis";
+        for (way, options) in every_way(&server) {
+            let what = format!("{flavor:?}, {way}");
+            let options = with_user(options, None, PASSWORD);
+            match options.protocol {
+                ProtocolChoice::Auto if says_unknown => {}
+                ProtocolChoice::Resp2 => {}
+                _ => {
+                    let code = if says_unknown { "ERR" } else { "NOAUTH" };
+                    refused(&place, &server, &options, code, &what).await;
+                    continue;
+                }
+            }
+            let client = place.connect(&options).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+            let seen = client.client_info().await.expect("CLIENT INFO");
+            assert_eq!(part(&seen, "resp"), "2", "{what}");
         }
     }
 }
@@ -183,5 +217,6 @@ on_each_placement! {
     connections_are_who_they_should_be,
     wrong_credentials_fail_for_good,
     without_hello_auto_speaks_resp2,
+    without_hello_the_login_follows_its_answer,
     a_full_server_names_its_limit,
 }

@@ -1,12 +1,11 @@
 //! The blocks of one core: what is in reserve, and how much its users keep.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
-use super::block::{Block, Memory, free, revive};
+use super::block::{Block, Idle};
 
 /// Bytes of given-away blocks above which values are copied out instead of sliced, per core.
 pub(crate) const RETAINED_MAX: usize = 64 << 20;
@@ -15,45 +14,28 @@ const RESERVE_MAX: usize = 16 << 20;
 /// Blocks a pool keeps in reserve.
 const RESERVE_BLOCKS: usize = 64;
 
-/// Memory given back, by whatever thread dropped its last holder.
-struct Returned {
-    at: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: plain memory without an owner on its way back to the pool.
-unsafe impl Send for Returned {}
-
 /// The part of a pool that blocks refer to from any thread.
 pub(super) struct Home {
     pub(super) retained: AtomicUsize,
     reserved: AtomicUsize,
-    reserve: ArrayQueue<Returned>,
+    reserve: ArrayQueue<Idle>,
 }
 
 impl Home {
-    /// Takes memory without holders into the reserve, or hands it back to be freed.
-    pub(super) fn take_back(&self, at: NonNull<u8>, len: usize) -> Result<(), NonNull<u8>> {
-        if self.reserved.load(Ordering::Relaxed) + len > RESERVE_MAX {
-            return Err(at);
+    /// Takes memory without holders into the reserve, or frees it.
+    pub(super) fn take_back(&self, memory: Idle) {
+        let len = memory.len();
+        // Counted before it can be taken out again.
+        let before = self.reserved.fetch_add(len, Ordering::Relaxed);
+        if before + len > RESERVE_MAX || self.reserve.push(memory).is_err() {
+            self.reserved.fetch_sub(len, Ordering::Relaxed);
         }
-        self.reserve.push(Returned { at, len }).map_err(|back| back.at)?;
-        self.reserved.fetch_add(len, Ordering::Relaxed);
-        Ok(())
     }
 
-    fn take(&self) -> Option<Returned> {
-        let back = self.reserve.pop()?;
-        self.reserved.fetch_sub(back.len, Ordering::Relaxed);
-        Some(back)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        while let Some(back) = self.take() {
-            free(back.at, back.len);
-        }
+    fn take(&self) -> Option<Idle> {
+        let memory = self.reserve.pop()?;
+        self.reserved.fetch_sub(memory.len(), Ordering::Relaxed);
+        Some(memory)
     }
 }
 
@@ -78,16 +60,14 @@ impl Pool {
     /// fits, else fresh.
     pub(crate) fn take(&self, len: usize) -> Block {
         for _ in 0..self.home.reserve.len() {
-            let Some(back) = self.home.take() else { break };
-            if back.len >= len && back.len <= len + len / 4 {
-                return Block::new(revive(back.at, back.len, self.home.clone()));
+            let Some(memory) = self.home.take() else { break };
+            if memory.len() >= len && memory.len() <= len + len / 4 {
+                return memory.hold(self.home.clone());
             }
-            // Of another size: to the end of the queue, unless the reserve is full meanwhile.
-            if let Err(at) = self.home.take_back(back.at, back.len) {
-                free(at, back.len);
-            }
+            // Of another size: to the end of the queue.
+            self.home.take_back(memory);
         }
-        Block::new(Memory::new(len, self.home.clone()))
+        Idle::new(len).hold(self.home.clone())
     }
 
     /// Bytes of blocks that users keep parts of.

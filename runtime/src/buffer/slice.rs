@@ -1,10 +1,8 @@
 //! What users keep of received bytes.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
-use super::block::{Block, Memory};
+use super::block::{Block, Foreign};
 
 /// A part of a received block, held by a plain count: cheap, and bound to its core.
 #[derive(Clone)]
@@ -24,7 +22,7 @@ impl Slice {
     /// The same bytes with a hold that may leave the core: one small allocation and one atomic
     /// count, no copy.
     pub(crate) fn into_bytes(self) -> Bytes {
-        Bytes::from_owner(Foreign { memory: Arc::clone(&self.block.0), at: self.at, end: self.end })
+        Bytes::from_owner(Part { memory: self.block.foreign(), at: self.at, end: self.end })
     }
 }
 
@@ -34,14 +32,14 @@ impl AsRef<[u8]> for Slice {
     }
 }
 
-/// A hold that any thread may drop.
-struct Foreign {
-    memory: Arc<Memory>,
+/// A part of a block with a hold that any thread may drop.
+struct Part {
+    memory: Foreign,
     at: usize,
     end: usize,
 }
 
-impl AsRef<[u8]> for Foreign {
+impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
         self.memory.bytes(self.at, self.end)
     }
@@ -62,12 +60,14 @@ enum Kind {
 
 impl LocalBytes {
     /// A copy of `bytes`: one allocation.
+    #[inline]
     pub fn copy_from(bytes: &[u8]) -> LocalBytes {
         LocalBytes(Kind::Copied(Bytes::copy_from_slice(bytes)))
     }
 
     /// The bytes `sub`, which must lie inside `self` (as a sub-slice of `self.as_ref()`), sharing
     /// the same memory. Bytes that lie elsewhere are copied.
+    #[inline]
     pub fn slice_ref(&self, sub: &[u8]) -> LocalBytes {
         match &self.0 {
             Kind::Slice(s) => match offset_in(s.as_ref(), sub) {
@@ -85,6 +85,7 @@ impl LocalBytes {
     }
 
     /// The form that may leave the core; no byte is copied.
+    #[inline]
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Kind::Slice(s) => s.into_bytes(),
@@ -123,6 +124,13 @@ impl std::ops::Deref for LocalBytes {
 impl From<Slice> for LocalBytes {
     fn from(slice: Slice) -> LocalBytes {
         LocalBytes(Kind::Slice(slice))
+    }
+}
+
+impl From<Bytes> for LocalBytes {
+    #[inline]
+    fn from(bytes: Bytes) -> LocalBytes {
+        LocalBytes(Kind::Copied(bytes))
     }
 }
 

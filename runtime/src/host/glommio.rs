@@ -47,9 +47,10 @@ pub fn spawn(driver: impl Hosted + 'static) -> io::Result<Task<io::Error>> {
 /// makes from a descriptor begins with a POLL_ADD on it, and reads only when that is done. So each wait
 /// costs a duplicate of the driver's descriptor, the POLL_ADD, and a read that fails because the
 /// descriptor is no socket, which is the news that it is readable. This holds for 0.9.0, to which the
-/// dependency is pinned. glommio was seen to sleep with such a wait outstanding, some once in ten
-/// thousand times, so every wait is bounded: by 1 ms after work, doubling to 64 ms when idle. A reply
-/// can be late by so much.
+/// dependency is pinned. Each wait is bounded besides: by 1 ms after work, doubling to 64 ms when idle.
+///
+/// Experimental: under load glommio was seen to sleep on with this task's wait and timer outstanding.
+/// The cause is not known yet; use another host where that matters.
 ///
 /// # Panics
 /// As glommio does: outside of its executor.

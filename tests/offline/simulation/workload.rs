@@ -22,6 +22,9 @@ const SIZES: [usize; 22] = [
     131_071, 131_072, 131_073, 262_143, 262_144, 262_145, 300_000,
 ];
 
+/// The limit of a request that ends without one.
+const FOREVER: Duration = Duration::from_secs(3_600);
+
 /// A value that is kept, and what it was when it came.
 type Kept = (Bytes, Vec<u8>);
 
@@ -38,6 +41,8 @@ pub(super) struct Plan {
     mischief: f64,
     closes: bool,
     storms: usize,
+    /// Nothing can swallow a reply, so requests need no deadline to end.
+    patient: bool,
 }
 
 impl Plan {
@@ -48,14 +53,16 @@ impl Plan {
             true => SimConfig { seed, ..SimConfig::default() },
             false => SimConfig::chaos(seed),
         };
+        let mischief = if rng.bool() { 0.0 } else { 0.05 * rng.f64() };
         Plan {
+            patient: calm && mischief == 0.0,
             faults,
             clients: rng.usize(1..4),
             tasks: rng.usize(1..8),
             steps: rng.usize(3..16),
             connections: *rng.choice(&[1, 1, 1, 2, 7]).unwrap(),
             in_flight_max: *rng.choice(&[1, 2, 5, 16_384, 16_384]).unwrap(),
-            mischief: if rng.bool() { 0.0 } else { 0.05 * rng.f64() },
+            mischief,
             closes: rng.u8(..) < 64,
             storms: if rng.u8(..) < 64 { rng.usize(1..6) } else { 0 },
         }
@@ -76,7 +83,10 @@ impl Plan {
         options.protocol = *rng
             .choice(&[ProtocolChoice::Auto, ProtocolChoice::Auto, ProtocolChoice::Resp2])
             .unwrap();
-        options.database = 0;
+        if self.patient {
+            (options.command_timeout, options.queue_timeout) = (None, None);
+            options.connect_timeout = ms(5_000);
+        }
         options.client_name = rng.bool().then(|| "simulated".to_owned());
         if rng.bool() {
             options.password = Some(Secret::new("right"));
@@ -130,6 +140,9 @@ pub(super) fn run(seed: u64) -> Run {
     wrong.extend(dropper.join().expect("the dropping thread"));
     let in_order = plan.connections == 1 && plan.in_flight_max > 1_000;
     wrong.extend(books.check(&server, plan.late(), in_order));
+    if plan.patient && outcome.report.time > Duration::from_secs(120) {
+        wrong.push("a request without a deadline hung".to_owned());
+    }
     if !outcome.report.is_clean() {
         wrong.push(outcome.report.to_string());
     }
@@ -181,6 +194,7 @@ struct Ground {
     wrong: Rc<RefCell<Vec<String>>>,
     drops: mpsc::Sender<Kept>,
     kept: Rc<RefCell<Vec<Kept>>>,
+    patient: bool,
     batches: Rc<Cell<usize>>,
 }
 
@@ -193,7 +207,7 @@ async fn drive(
     drops: mpsc::Sender<Kept>,
     mut rng: Rng,
 ) {
-    let mut tasks = Vec::new();
+    let (mut tasks, mut clients) = (Vec::new(), Vec::new());
     let batches = Rc::new(Cell::new(0));
     for _ in 0..plan.clients {
         let client = core.create(&options).expect("the options are valid");
@@ -204,8 +218,10 @@ async fn drive(
             wrong: wrong.clone(),
             drops: drops.clone(),
             kept: Rc::default(),
+            patient: plan.patient,
             batches: batches.clone(),
         };
+        clients.push(ground.client.clone());
         for _ in 0..plan.tasks {
             let (ground, rng, steps) = (ground.clone(), rng.fork(), plan.steps);
             tasks.push(core.spawn(async move { ground.work(rng, steps).await }));
@@ -222,6 +238,14 @@ async fn drive(
     for task in tasks {
         if let Err(panic) = task.await {
             wrong.borrow_mut().push(panic.to_string());
+        }
+    }
+    if plan.patient {
+        // Late replies to abandoned requests are in by then.
+        pass(&core, Duration::from_secs(5)).await;
+        let left: usize = clients.iter().map(LocalClient::live_requests).sum();
+        if left > 0 {
+            wrong.borrow_mut().push(format!("{left} cells are held though nothing is under way"));
         }
     }
 }
@@ -263,6 +287,7 @@ impl Ground {
 
     fn limit(&self, rng: &mut Rng) -> Duration {
         match rng.u8(0..8) {
+            3..8 if self.patient => FOREVER,
             0 => Duration::from_micros(rng.u64(50..1_000)),
             1 | 2 => Duration::from_millis(rng.u64(1..60)),
             _ => Duration::from_millis(rng.u64(60..3_000)),
