@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, Wait};
 use crate::mailbox::{Consumer, Producer, PushError, mailbox};
 use crate::op::Completion;
 use crate::park::{Idle, Parker};
-use crate::task::{Post, Reach, Task, Tasks};
+use crate::task::{Post, Reach, Task, Tasks, quietly};
 use crate::time::Instant;
 use crate::timer::{TimerKey, Wheel};
 
@@ -174,10 +174,27 @@ impl Remote {
     /// # Errors
     /// When the mailbox is full or the core has ended; the job is dropped then.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), RemoteError> {
-        self.0.push(Post::Run(Box::new(job))).map_err(|e| match e {
-            PushError::Full(_) => RemoteError::Full,
-            PushError::Closed(_) => RemoteError::Ended,
-        })
+        self.0.push(Post::Run(Box::new(job))).map_err(refused)
+    }
+
+    /// As [`Remote::run`]; where the mailbox is full, `waker` is woken as soon as there may be room,
+    /// or the core has ended.
+    ///
+    /// # Errors
+    /// As [`Remote::run`].
+    pub fn run_or_wait(
+        &self,
+        job: impl FnOnce() + Send + 'static,
+        waker: &Waker,
+    ) -> Result<(), RemoteError> {
+        self.0.push_or_wait(Post::Run(Box::new(job)), waker).map_err(refused)
+    }
+}
+
+fn refused(error: PushError<Post>) -> RemoteError {
+    match error {
+        PushError::Full(_) => RemoteError::Full,
+        PushError::Closed(_) => RemoteError::Ended,
     }
 }
 
@@ -399,7 +416,7 @@ impl<K: Kernel> Core<K> {
                 Post::Look => {}
                 // The sender's code: a panic in it must not end the core.
                 Post::Run(job) => {
-                    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+                    quietly(job);
                 }
             }
         }
@@ -407,6 +424,7 @@ impl<K: Kernel> Core<K> {
             for key in self.shared().reach.take_overflow() {
                 self.shared().tasks.wake(key);
             }
+            self.mail.call_crowd();
         }
         any
     }
@@ -459,7 +477,8 @@ impl<K: Kernel> Core<K> {
         for cell in due.drain(..) {
             let waker = self.shared().timers.borrow_mut().wakers[cell as usize].take();
             if let Some(waker) = waker {
-                waker.wake();
+                // It may be the user's code, and a panic in it must not end the core.
+                quietly(|| waker.wake());
             }
         }
         self.shared().timers.borrow_mut().due = due;

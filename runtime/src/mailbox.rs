@@ -13,19 +13,25 @@
 //!
 //! Either the producer sees `asleep` and wakes, or the consumer sees the value and stays. A consumer
 //! that is gone is found in the same way, so no value is left in a mailbox that nobody will empty.
+//!
+//! Producers that found the mailbox full may wait in its crowd, by the same rule: they join, fence
+//! and try once more; the consumer takes, fences and looks for a crowd.
 
 #[cfg(loom)]
 use loom::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering, fence},
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU8, Ordering, fence},
 };
+use std::sync::PoisonError;
 #[cfg(not(loom))]
 use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering, fence},
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU8, Ordering, fence},
 };
+use std::task::Waker;
 
 use crate::kernel::Wakeup;
+use crate::task::quietly;
 
 #[cfg(not(loom))]
 use crossbeam_queue::ArrayQueue as Queue;
@@ -43,9 +49,32 @@ struct Shared<T> {
     queue: Queue<T>,
     state: AtomicU8,
     wakeup: std::sync::Arc<dyn Wakeup>,
+    /// Who waits for room, and whether anybody may.
+    crowd: Mutex<Vec<Waker>>,
+    crowded: AtomicBool,
 }
 
 impl<T> Shared<T> {
+    fn join_crowd(&self, waker: Waker) {
+        self.crowd.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
+        self.crowded.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    fn call_crowd(&self) {
+        fence(Ordering::SeqCst);
+        if !self.crowded.load(Ordering::Relaxed) {
+            return;
+        }
+        // Before the list is taken: who joins in between sets it again.
+        self.crowded.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let crowd = std::mem::take(&mut *self.crowd.lock().unwrap_or_else(PoisonError::into_inner));
+        for waker in crowd {
+            quietly(|| waker.wake());
+        }
+    }
+
     fn discard_all(&self) {
         while self.queue.pop().is_some() {}
     }
@@ -75,7 +104,8 @@ pub fn mailbox<T>(
     wakeup: std::sync::Arc<dyn Wakeup>,
 ) -> (Producer<T>, Consumer<T>) {
     let queue = Queue::new(capacity.max(1));
-    let shared = Arc::new(Shared { queue, state: AtomicU8::new(AWAKE), wakeup });
+    let (crowd, crowded) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    let shared = Arc::new(Shared { queue, state: AtomicU8::new(AWAKE), wakeup, crowd, crowded });
     (Producer { shared: Arc::clone(&shared) }, Consumer { shared })
 }
 
@@ -106,6 +136,22 @@ impl<T> Producer<T> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// As [`Producer::push`]; `waker` of a producer that found no room is woken when there may be
+    /// some, or when the consumer is gone.
+    ///
+    /// # Errors
+    /// As [`Producer::push`].
+    pub fn push_or_wait(&self, value: T, waker: &Waker) -> Result<(), PushError<T>> {
+        match self.push(value) {
+            Err(PushError::Full(value)) => {
+                self.shared.join_crowd(waker.clone());
+                // Either this finds room, or whoever makes room finds the crowd.
+                self.push(value)
+            }
+            done => done,
+        }
     }
 
     /// Wakes the consumer, unless another producer is doing it.
@@ -153,6 +199,11 @@ impl<T> Consumer<T> {
         self.shared.queue.pop()
     }
 
+    /// Wakes the producers that wait for room. To be called after anything was taken.
+    pub fn call_crowd(&mut self) {
+        self.shared.call_crowd();
+    }
+
     /// Whether nothing is in the mailbox at this moment.
     pub fn is_empty(&self) -> bool {
         self.shared.queue.is_empty()
@@ -187,6 +238,7 @@ impl<T> Drop for Consumer<T> {
         self.shared.state.store(CLOSED, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         self.shared.discard_all();
+        self.shared.call_crowd();
     }
 }
 

@@ -252,13 +252,14 @@ impl Tasks {
         let waker = ManuallyDrop::new(waker(key));
         let mut context = Context::from_waker(&waker);
         // The future's own panics are its outcome; an output that nobody wants may panic as it goes.
-        let polled = catch_unwind(AssertUnwindSafe(|| job.as_mut().poll(&mut context)));
-        if matches!(polled, Ok(Poll::Pending)) {
+        let mut pending = false;
+        quietly(|| pending = job.as_mut().poll(&mut context).is_pending());
+        if pending {
             self.jobs.borrow_mut()[at] = Some(job);
             return;
         }
         self.end(at);
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(job)));
+        quietly(|| drop(job));
     }
 
     fn end(&self, at: usize) {
@@ -283,9 +284,17 @@ impl Tasks {
             for (at, job) in jobs {
                 self.end(at);
                 // A destructor that panics must not keep the rest alive.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(job)));
+                quietly(|| drop(job));
             }
         }
+    }
+}
+
+/// Runs code of the user's whose panic concerns nobody here. What it panicked with is never dropped:
+/// that destructor is theirs too, and may panic again.
+pub(crate) fn quietly(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        std::mem::forget(payload);
     }
 }
 
@@ -331,7 +340,7 @@ impl<F: Future> Future for Caught<F> {
             Ok(Some(Poll::Ready(value))) => Poll::Ready(Ok(value)),
             Ok(_) => Poll::Pending,
             Err(panic) => {
-                let _ = catch_unwind(AssertUnwindSafe(|| inner.set(None)));
+                quietly(|| inner.set(None));
                 Poll::Ready(Err(panic))
             }
         }

@@ -32,7 +32,11 @@ pub(crate) fn load(
     let mut options = options.clone();
     options.connections = plan.connections as usize;
     let ended = runtime.block_on(async {
-        let client = Client::connect(&options).await.map_err(|error| one_line(&error))?;
+        let connecting = Client::connect(&options);
+        let Some(client) = lane::unless_stopped(&Coarse, connecting).await else {
+            return Ok(vec![Measured { interrupted: true, ..Measured::default() }]);
+        };
+        let client = client.map_err(|error| one_line(&error))?;
         run(plan, shared, &threads, &Through(client)).await
     });
     // A task that a silent server keeps waiting is not waited for.

@@ -37,7 +37,11 @@ async fn run_lane(
     let number = local.core_index();
     let mut doors = Vec::new();
     for _ in 0..plan.connections {
-        let client = local.connect(&options).await.map_err(|error| error.to_string())?;
+        let connecting = local.connect(&options);
+        let Some(client) = lane::unless_stopped(&Timer(local.clone()), connecting).await else {
+            return Ok(Measured { interrupted: true, ..Measured::default() });
+        };
+        let client = client.map_err(|error| error.to_string())?;
         doors.push(Through(client));
     }
     let load = lane::prepare(&plan, &run, number, &Timer(local.clone()), &doors).await?;

@@ -270,7 +270,10 @@ impl Drop for CoreThread {
         self.stop.store(true, Ordering::Relaxed);
         // An empty job ends a wait. A full mailbox means that the core is awake.
         let _ = self.remote.run(|| {});
-        if let Some(thread) = self.thread.take() {
+        // The last owner may be a task of this very core, which would wait for itself.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != std::thread::current().id()
+        {
             let _ = thread.join();
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use hedgerow_runtime::time::Instant;
 
 use super::door::Door;
 use super::pinned::{Pinned, PinnedRequest};
@@ -148,12 +149,14 @@ impl Client {
     pub async fn close(&self, limit: Duration) {
         match &*self.placed {
             Placed::Hosted(lanes) => {
-                let drained = async {
-                    while !lanes.lanes.iter().all(|l| l.with(|engine, _| engine.drain())) {
-                        tokio::time::sleep(Duration::from_millis(1).min(limit)).await;
-                    }
-                };
-                let _ = tokio::time::timeout(limit, drained).await;
+                // All stop taking commands at once; then each is given what is left of the limit.
+                for lane in &lanes.lanes {
+                    lane.with(|engine, _| engine.drain());
+                }
+                let until = Instant::now() + limit;
+                for lane in &lanes.lanes {
+                    lane.drained(until.since(Instant::now())).await;
+                }
                 for lane in &lanes.lanes {
                     lane.with(|engine, now| engine.close(now));
                 }

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,38 +33,10 @@ thread_local! {
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// One core of a pinned client.
-pub(crate) struct Seat {
-    remote: Remote,
-    /// Callers that found the mailbox full.
-    crowd: Arc<Crowd>,
-}
-
-#[derive(Default)]
-struct Crowd {
-    any: AtomicBool,
-    wakers: Mutex<Vec<Waker>>,
-}
-
-impl Crowd {
-    fn join(&self, waker: Waker) {
-        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
-        self.any.store(true, Ordering::SeqCst);
-    }
-
-    /// Room was made.
-    fn call(&self) {
-        if self.any.swap(false, Ordering::SeqCst) {
-            let wakers =
-                std::mem::take(&mut *self.wakers.lock().unwrap_or_else(PoisonError::into_inner));
-            wakers.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
 pub(crate) struct Pinned {
     number: u64,
-    seats: Arc<Vec<Seat>>,
+    /// Its cores.
+    seats: Arc<Vec<Remote>>,
     next: AtomicUsize,
     connected: Arc<AtomicBool>,
     command_timeout: Option<Duration>,
@@ -73,10 +45,9 @@ pub(crate) struct Pinned {
 impl Pinned {
     /// Takes one client from each core; `seats` pairs a core with what it answered.
     pub(crate) fn new(number: u64, remotes: Vec<Remote>, timeout: Option<Duration>) -> Pinned {
-        let seat = |remote| Seat { remote, crowd: Arc::default() };
         Pinned {
             number,
-            seats: Arc::new(remotes.into_iter().map(seat).collect()),
+            seats: Arc::new(remotes),
             next: AtomicUsize::new(0),
             connected: Arc::new(AtomicBool::new(true)),
             command_timeout: timeout,
@@ -100,7 +71,7 @@ impl Pinned {
                 let up = client(number).is_some_and(|c| c.is_connected());
                 connected.store(up, Ordering::Relaxed);
             };
-            let _ = seat.remote.run(look);
+            let _ = seat.run(look);
         }
         self.connected.load(Ordering::Relaxed)
     }
@@ -110,21 +81,7 @@ impl Pinned {
         let number = self.number;
         for seat in self.seats.iter() {
             let send = send.clone();
-            let watch = move || {
-                let Some(client) = client(number) else { return };
-                let mut states = client.states();
-                // The watcher must not keep the client open.
-                let context = client.context();
-                drop(client);
-                context.spawn(async move {
-                    while let Some(change) = states.next().await {
-                        if send.send(change).await.is_err() {
-                            return;
-                        }
-                    }
-                });
-            };
-            let _ = seat.remote.run(watch);
+            Errand::new(seat, move || watch(number, send.clone())).go();
         }
         receive
     }
@@ -133,20 +90,20 @@ impl Pinned {
         let number = self.number;
         let mut closed = Vec::new();
         for seat in self.seats.iter() {
-            let (send, receive) = oneshot::channel();
+            let (send, receive) = mpsc::channel::<()>(1);
             let close = move || {
-                let Some(client) = client(number) else { return };
+                let (Some(client), send) = (client(number), send.clone()) else { return };
                 client.context().spawn(async move {
                     client.close(limit).await;
-                    let _ = send.send(());
+                    drop(send);
                 });
             };
-            if seat.remote.run(close).is_ok() {
-                closed.push(receive);
-            }
+            Errand::new(seat, close).go();
+            closed.push(receive);
         }
-        for receive in closed {
-            let _ = receive.await;
+        for mut receive in closed {
+            // Nothing is sent: it ends when the core has closed its client, or has itself ended.
+            let _ = receive.recv().await;
         }
     }
 
@@ -170,11 +127,50 @@ impl Drop for Pinned {
         let number = self.number;
         for seat in self.seats.iter() {
             let leave = move || drop(CLIENTS.with_borrow_mut(|c| c.remove(&number)));
-            // A full mailbox empties soon: the core is awake. An ended core holds nothing.
-            while seat.remote.run(leave) == Err(RemoteError::Full) {
-                std::thread::yield_now();
+            Errand::new(seat, leave).go();
+        }
+    }
+}
+
+/// On the core: passes its client's state changes on.
+fn watch(number: u64, to: mpsc::Sender<StateChange>) {
+    let Some(client) = client(number) else { return };
+    let mut states = client.states();
+    // The watcher must not keep the client open.
+    let context = client.context();
+    drop(client);
+    context.spawn(async move {
+        while let Some(change) = states.next().await {
+            if to.send(change).await.is_err() {
+                return;
             }
         }
+    });
+}
+
+/// A job for a core that must not get lost. Where the mailbox is full it goes once there is room, and
+/// nobody waits: whoever sends it may be the very core that has to make room.
+#[derive(Clone)]
+struct Errand {
+    seat: Remote,
+    job: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Errand {
+    fn new(seat: &Remote, job: impl Fn() + Send + Sync + 'static) -> Errand {
+        Errand { seat: seat.clone(), job: Arc::new(job) }
+    }
+
+    fn go(self) {
+        let (seat, job) = (self.seat.clone(), self.job.clone());
+        // An ended core has nothing left to do it to.
+        let _ = seat.run_or_wait(move || job(), &Waker::from(Arc::new(self)));
+    }
+}
+
+impl Wake for Errand {
+    fn wake(self: Arc<Errand>) {
+        Arc::unwrap_or_clone(self).go();
     }
 }
 
@@ -193,7 +189,7 @@ type Answer = Result<Bytes, Error>;
 /// A command on its way through a core's mailbox.
 pub(crate) struct PinnedRequest<R> {
     number: u64,
-    seats: Arc<Vec<Seat>>,
+    seats: Arc<Vec<Remote>>,
     at: usize,
     command: Option<Command<Raw>>,
     name: Option<&'static str>,
@@ -211,8 +207,9 @@ impl<R> PinnedRequest<R> {
         self.limit = Limit::After(Some(time));
     }
 
-    /// Posts the command; `false`: the mailbox is full, the task is woken when there is room.
-    fn post(&mut self, cx: &mut Context<'_>) -> Result<bool, Error> {
+    /// Posts the command. Where the mailbox is full there is no answer to wait for yet, and the task is
+    /// woken when there is room.
+    fn post(&mut self, cx: &mut Context<'_>) -> Result<(), Error> {
         let until = match self.limit {
             Limit::At(at) => at,
             Limit::After(Some(time)) => Instant::now() + time,
@@ -226,22 +223,15 @@ impl<R> PinnedRequest<R> {
         let Some(seat) = self.seats.get(self.at) else { return Err(Error::closed()) };
         let Some(command) = self.command.clone() else { return Err(Error::closed()) };
         let (send, receive) = oneshot::channel();
-        let (number, crowd) = (self.number, seat.crowd.clone());
-        let run = move || {
-            crowd.call();
-            carry(number, command, until, send);
-        };
-        match seat.remote.run(run) {
+        let number = self.number;
+        match seat.run_or_wait(move || carry(number, command, until, send), cx.waker()) {
             Ok(()) => {
                 self.name = self.command.take().and_then(|c| c.name());
                 self.answer = Some(receive);
-                Ok(true)
+                Ok(())
             }
             Err(RemoteError::Ended) => Err(Error::closed()),
-            Err(RemoteError::Full) => {
-                seat.crowd.join(cx.waker().clone());
-                Ok(false)
-            }
+            Err(RemoteError::Full) => Ok(()),
         }
     }
 }
@@ -287,13 +277,8 @@ impl<R: FromReply<Bytes>> Future for PinnedRequest<R> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         if this.answer.is_none() {
-            // Looked at twice: room may have been made between finding none and joining the crowd.
-            for _ in 0..2 {
-                match this.post(cx) {
-                    Ok(true) => break,
-                    Ok(false) => {}
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
+            if let Err(error) = this.post(cx) {
+                return Poll::Ready(Err(error));
             }
         }
         let Some(answer) = &mut this.answer else { return Poll::Pending };
@@ -301,6 +286,8 @@ impl<R: FromReply<Bytes>> Future for PinnedRequest<R> {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(answer) => answer.unwrap_or_else(|_| Err(Error::closed())),
         };
+        // Polled again, it has neither an answer nor a command, and says so.
+        this.answer = None;
         Poll::Ready(answer.and_then(|raw| {
             let frame = Frame::from_validated(&raw);
             read(Reply::new(frame, Some(&raw))).map_err(|e| e.with_command(this.name))

@@ -11,6 +11,15 @@ use crate::resp::Limits;
 /// The port that a `redis://` address means when it names none.
 const PORT: u16 = 6379;
 
+/// Deepest nesting that may be asked for.
+const DEPTH_MAX: u32 = 1024;
+/// What the answers of a set-up need.
+const REPLY_MIN: u64 = 1024;
+const ELEMENTS_MIN: u64 = 64;
+
+/// What most malformed addresses are about.
+const ESCAPES: &str = "in a password, # is written %23, / is %2F, ? is %3F and @ is %40";
+
 /// A password. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -150,16 +159,23 @@ impl Options {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config), naming the part and what would be right,
     /// never the password.
     pub fn from_url(text: &str) -> Result<Options, Error> {
-        let url = url::Url::parse(text).map_err(|e| Error::config(format!("the URL: {e}")))?;
+        let url = url::Url::parse(text).map_err(|e| {
+            let right = "write redis://host:port/database or unix:///path";
+            Error::config(format!("the URL: {e}; {right}; {ESCAPES}"))
+        })?;
+        if url.fragment().is_some() {
+            return Err(Error::config(format!("the URL: it must not contain `#`; {ESCAPES}")));
+        }
         match url.scheme() {
             "redis" => from_redis_url(&url),
             "unix" | "redis+unix" => from_unix_url(&url),
             "rediss" => {
                 Err(Error::config("the URL: TLS (rediss://) is not available in this build"))
             }
-            other => {
+            // Not shown: without `redis://` it may be the user or the password.
+            _ => {
                 let right = "write redis://host:port/database or unix:///path";
-                Err(Error::config(format!("the URL: scheme `{other}` is not known; {right}")))
+                Err(Error::config(format!("the URL: its scheme is not known; {right}")))
             }
         }
     }
@@ -200,6 +216,9 @@ impl Options {
             Endpoint::Tcp { host, .. } if host.is_empty() => {
                 return Err(Error::config("`endpoint`: the host is empty"));
             }
+            Endpoint::Tcp { host, .. } if host.contains(|c: char| c.is_control() || c == ' ') => {
+                return Err(Error::config("`endpoint`: the host has a space or control character"));
+            }
             _ => {}
         }
         if let Some(keepalive) = &self.keepalive {
@@ -208,7 +227,21 @@ impl Options {
                 return Err(Error::config("`keepalive` times must be whole seconds, at least 1 s"));
             }
         }
+        self.check_limits()?;
         self.reconnect.check()
+    }
+
+    fn check_limits(&self) -> Result<(), Error> {
+        let limits = &self.limits;
+        let bad = match () {
+            // Values are built and dropped by recursion, which a thread's stack must hold.
+            () if !(1..=DEPTH_MAX).contains(&limits.depth) => "`limits.depth` must be 1 to 1,024",
+            () if limits.bulk < REPLY_MIN => "`limits.bulk` must be at least 1,024 bytes",
+            () if limits.reply < REPLY_MIN => "`limits.reply` must be at least 1,024 bytes",
+            () if limits.elements < ELEMENTS_MIN => "`limits.elements` must be at least 64",
+            () => return Ok(()),
+        };
+        Err(Error::config(bad))
     }
 }
 
@@ -230,6 +263,9 @@ fn from_redis_url(url: &url::Url) -> Result<Options, Error> {
         Some(host) => decoded(&host.to_string(), "the host")?,
         None => return Err(Error::config("the URL: it names no host")),
     };
+    if url.port() == Some(0) {
+        return Err(Error::config("the URL: the port must be from 1 to 65535"));
+    }
     let mut options = Options::new(Endpoint::tcp(host, url.port().unwrap_or(PORT)));
     let user = decoded(url.username(), "the user")?;
     match url.password() {
@@ -263,9 +299,14 @@ fn read_query(url: &url::Url, options: &mut Options) -> Result<(), Error> {
         match name.to_ascii_lowercase().as_str() {
             "db" => options.database = database(&value)?,
             "protocol" => options.protocol = value.parse()?,
-            _ => {
+            // A name in plain letters is shown; anything else may be the rest of a password.
+            _ if name.len() <= 32 && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') => {
                 let text = format!("the URL: parameter `{name}` is not known; db and protocol are");
                 return Err(Error::config(text));
+            }
+            _ => {
+                let text = "the URL: only the parameters db and protocol are known after `?`";
+                return Err(Error::config(format!("{text}; {ESCAPES}")));
             }
         }
     }

@@ -23,6 +23,16 @@ pub(crate) enum Progress {
     Failed { error: Error, permanent: bool },
 }
 
+/// Which protocol a set-up settled on, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    Resp3,
+    /// The server took HELLO 3 and answers in RESP2.
+    AnswersInResp2,
+    /// The server does not know HELLO.
+    KnowsNoHello,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Hello,
@@ -35,12 +45,14 @@ enum Step {
 pub(crate) struct Handshake {
     due: VecDeque<Step>,
     protocol: Protocol,
+    spoken: Option<Spoken>,
 }
 
 impl Handshake {
     /// Queues the first commands.
     pub(crate) fn start(options: &Options, to: &mut Connection) -> (Handshake, Progress) {
-        let mut handshake = Handshake { due: VecDeque::new(), protocol: Protocol::Resp3 };
+        let mut handshake =
+            Handshake { due: VecDeque::new(), protocol: Protocol::Resp3, spoken: None };
         let progress = match options.protocol {
             ProtocolChoice::Resp2 => handshake.speak_resp2(options, to),
             ProtocolChoice::Auto | ProtocolChoice::Resp3 => {
@@ -106,6 +118,11 @@ impl Handshake {
         Progress::Ready
     }
 
+    /// Which protocol was just settled on, once, for the log.
+    pub(crate) fn take_spoken(&mut self) -> Option<Spoken> {
+        self.spoken.take()
+    }
+
     /// Takes the next answer.
     pub(crate) fn on_reply(
         &mut self,
@@ -129,13 +146,13 @@ impl Handshake {
         match protocol_of(&frame) {
             Some(3) => {
                 self.protocol = Protocol::Resp3;
-                tracing::debug!("the server speaks RESP3");
+                self.spoken = Some(Spoken::Resp3);
             }
             // It took HELLO and answers in RESP2: go on in that, unless RESP3 was demanded.
             Some(2) if options.protocol != ProtocolChoice::Resp3 => {
                 self.protocol = Protocol::Resp2;
                 to.decoder.set_protocol(Protocol::Resp2);
-                tracing::info!("the server answers HELLO 3 in RESP2; going on in RESP2");
+                self.spoken = Some(Spoken::AnswersInResp2);
             }
             Some(_) => return unusable("the server does not speak RESP3, which was asked for"),
             None => return unusable("the answer to HELLO names no protocol"),
@@ -152,7 +169,7 @@ impl Handshake {
     ) -> Progress {
         let unknown = is_unknown_hello(&error);
         if (unknown || error.is("NOPROTO")) && options.protocol == ProtocolChoice::Auto {
-            tracing::info!("the server does not know HELLO 3; going on in RESP2");
+            self.spoken = Some(Spoken::KnowsNoHello);
             return self.speak_resp2(options, to);
         }
         // Another wording is no proof, but may well mean the same.

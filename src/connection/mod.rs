@@ -4,7 +4,7 @@ mod handshake;
 mod in_flight;
 mod push;
 
-pub(crate) use handshake::{Handshake, Progress as SetupProgress, full, is_full};
+pub(crate) use handshake::{Handshake, Progress as SetupProgress, Spoken, full, is_full};
 pub(crate) use in_flight::{InFlight, Owner, Unit};
 pub(crate) use push::Push;
 

@@ -9,7 +9,8 @@ use hedgerow_runtime::time::Instant;
 use super::cell::State;
 use super::link::{Link, LinkState};
 use super::{
-    ConnectionState, Diagnostics, Engine, LinkId, ObserverId, Outside, Pressure, Stage, StateChange,
+    ConnectionState, Diagnostics, Engine, Line, LinkId, ObserverId, Outside, Pressure, Stage,
+    StateChange,
 };
 use crate::connection::{Handshake, InFlight, Owner, SetupProgress};
 use crate::error::{Error, ErrorKind, Fate};
@@ -131,6 +132,9 @@ impl<O: Outside> Engine<O> {
         let link = &mut self.links[at.0 as usize];
         let LinkState::SettingUp(handshake) = &mut link.state else { return };
         let progress = handshake.on_reply(frame, &self.options, &mut link.connection);
+        if let Some(spoken) = handshake.take_spoken() {
+            self.out.log(Line::spoken(spoken));
+        }
         self.mark_dirty(at);
         self.on_setup_progress(now, at, progress);
     }
@@ -351,24 +355,13 @@ impl<O: Outside> Engine<O> {
 
     fn tell(&mut self, at: LinkId, state: ConnectionState, error: Option<Error>) {
         let endpoint = self.options.endpoint.clone();
-        let class = self.links[at.0 as usize].class;
-        match (&error, state) {
-            (Some(error), ConnectionState::Failed) => {
-                tracing::warn!(%endpoint, ?class, %error, "connection given up");
-            }
-            // The first failure of a run warns, later ones are for those who look.
-            (Some(error), _) if self.links[at.0 as usize].attempts <= 1 => {
-                tracing::warn!(%endpoint, ?class, %error, "connection lost");
-            }
-            (Some(error), _) => {
-                tracing::debug!(%endpoint, ?class, %error, "connection attempt failed")
-            }
-            (None, state) => tracing::debug!(%endpoint, ?class, ?state, "connection"),
-        }
+        let link = &self.links[at.0 as usize];
+        let (class, loud) = (link.class, link.attempts <= 1);
         let change = StateChange { endpoint, link: at, state, error };
         for waker in self.observers.tell(&change) {
             self.out.wake(waker);
         }
+        self.out.log(Line::change(change, class, loud));
     }
 
     pub(crate) fn observe(&mut self) -> ObserverId {

@@ -10,6 +10,7 @@ mod deadline;
 mod diagnostics;
 mod life;
 mod link;
+mod log;
 mod outside;
 mod state;
 
@@ -17,6 +18,7 @@ pub(crate) use body::Body;
 pub use cell::CellId;
 pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
+pub use log::Line;
 pub use outside::{KeptOf, Outside, Received};
 pub(crate) use state::ObserverId;
 pub use state::{ConnectionState, StateChange};

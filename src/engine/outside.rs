@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use hedgerow_runtime::time::Instant;
 
-use super::{LinkId, Pressure};
+use super::{Line, LinkId, Pressure};
 use crate::config::{Endpoint, Keepalive};
 use crate::resp::Kept;
 
@@ -33,7 +33,8 @@ pub trait Received {
 }
 
 /// The world, as the engine asks for it. Implementations only record what is asked while the engine
-/// is borrowed or locked, and act on it afterwards: no waker is woken, cloned or dropped inside.
+/// is borrowed or locked, and act on it afterwards: no waker is woken, cloned or dropped and
+/// nothing is logged inside.
 pub trait Outside {
     /// The received bytes of this placement.
     type Rx: Received;
@@ -62,6 +63,9 @@ pub trait Outside {
 
     /// Wake this task, after the engine was let go.
     fn wake(&mut self, waker: Waker);
+
+    /// Say this in the log, after the engine was let go: the subscriber is the user's code.
+    fn log(&mut self, line: Line);
 
     /// How busy the placement is. Asked for only when something failed.
     fn pressure(&self) -> Pressure;

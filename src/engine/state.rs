@@ -59,8 +59,14 @@ pub(super) struct Observers {
 
 impl Observers {
     pub(super) fn add(&mut self) -> ObserverId {
-        self.observers.push(Some(Observer::default()));
-        ObserverId(self.observers.len() - 1)
+        // Its stream alone holds an id, and ends it once: the place is free for another then.
+        let free = self.observers.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.observers.len());
+        if at == self.observers.len() {
+            self.observers.push(None);
+        }
+        self.observers[at] = Some(Observer::default());
+        ObserverId(at)
     }
 
     /// Ends an observer; what it held is to be dropped outside the engine.

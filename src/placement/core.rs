@@ -19,7 +19,7 @@ use hedgerow_runtime::{Progress, Rx};
 
 use crate::client::request::Place;
 use crate::config::{Endpoint, Keepalive, Options};
-use crate::engine::{Engine, LinkId, Outside, Pressure, Received};
+use crate::engine::{Engine, Line, LinkId, Outside, Pressure, Received};
 use crate::resp::{ConvertError, FromReply, Kept, Reply};
 use crate::topology::Topology;
 
@@ -79,6 +79,7 @@ pub(crate) struct CoreOut {
     dirty: Vec<LinkId>,
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
+    lines: Vec<Line>,
 }
 
 impl CoreOut {
@@ -129,6 +130,11 @@ impl Outside for CoreOut {
     #[inline]
     fn wake(&mut self, waker: Waker) {
         self.wakes.push(waker);
+        self.list();
+    }
+
+    fn log(&mut self, line: Line) {
+        self.lines.push(line);
         self.list();
     }
 
@@ -440,19 +446,18 @@ impl World {
     }
 }
 
-/// Wakes whom an engine recorded, outside of it.
+/// Wakes whom an engine recorded, and says what it has for the log, outside of it.
 fn wake_all(cell: &EngineCell) {
-    let (mut wakes, local) = {
+    let (mut wakes, mut lines, local) = {
         let mut engine = cell.borrow_mut();
         let out = engine.out();
-        if out.wakes.is_empty() {
+        if out.wakes.is_empty() && out.lines.is_empty() {
             return;
         }
-        (std::mem::take(&mut out.wakes), out.local.clone())
+        (std::mem::take(&mut out.wakes), std::mem::take(&mut out.lines), out.local.clone())
     };
-    for waker in wakes.drain(..) {
-        local.wake(waker);
-    }
+    super::each(&mut lines, Line::say);
+    super::each(&mut wakes, |waker| local.wake(waker));
     let mut engine = cell.borrow_mut();
     if engine.out().wakes.is_empty() {
         engine.out().wakes = wakes;
@@ -576,6 +581,7 @@ impl CoreDesk {
             dirty: Vec::new(),
             asks: Vec::new(),
             wakes: Vec::new(),
+            lines: Vec::new(),
         };
         let now = self.local.now();
         let topology = Arc::new(Topology::standalone(options));

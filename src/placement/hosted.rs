@@ -8,13 +8,16 @@
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::{Batch, Progress};
+use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -26,7 +29,7 @@ use tokio::task::AbortHandle;
 use super::stream::{ReadHalf, WriteHalf, connect};
 use crate::client::request::Place;
 use crate::config::{Endpoint, Keepalive, Options};
-use crate::engine::{Engine, LinkId, Outside, Pressure, Received};
+use crate::engine::{Engine, Line, LinkId, Outside, Pressure, Received};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::topology::Topology;
 
@@ -100,6 +103,7 @@ pub(crate) struct HostOut {
     promised: bool,
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
+    lines: Vec<Line>,
     arm: Option<Instant>,
     /// How often it was armed.
     arms: u64,
@@ -125,6 +129,9 @@ impl Outside for HostOut {
     }
     fn wake(&mut self, waker: Waker) {
         self.wakes.push(waker);
+    }
+    fn log(&mut self, line: Line) {
+        self.lines.push(line);
     }
     fn pressure(&self) -> Pressure {
         Pressure::default()
@@ -158,7 +165,7 @@ struct Lane {
     sender: Mutex<Sender>,
     /// A flush was asked for while another was under way.
     again: AtomicBool,
-    timer: AsyncFd<rustix::fd::OwnedFd>,
+    timer: AsyncFd<OwnedFd>,
     /// Which arming is in the timer.
     armed: Mutex<u64>,
     /// The reader or the connect under way.
@@ -178,6 +185,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Todo {
     asks: Vec<Ask>,
     wakes: Vec<Waker>,
+    lines: Vec<Line>,
     arm: Option<(u64, Instant)>,
     dirty: bool,
     /// Somebody has promised to send.
@@ -193,6 +201,7 @@ impl Todo {
             closed,
             asks: std::mem::take(&mut out.asks),
             wakes: std::mem::take(&mut out.wakes),
+            lines: std::mem::take(&mut out.lines),
             arm: out.arm.take().map(|at| (out.arms, at)),
             dirty: out.dirty,
             promised: out.promised,
@@ -234,7 +243,7 @@ impl Lane {
         (value, todo)
     }
 
-    fn act(self: &Arc<Lane>, todo: Todo) {
+    fn act(self: &Arc<Lane>, mut todo: Todo) {
         for ask in todo.asks {
             match ask {
                 Ask::Connect(number, endpoint, by, keepalive) => {
@@ -249,9 +258,8 @@ impl Lane {
         if let Some((arms, at)) = todo.arm {
             self.set_timer(arms, at);
         }
-        for waker in todo.wakes {
-            waker.wake();
-        }
+        super::each(&mut todo.lines, Line::say);
+        super::each(&mut todo.wakes, Waker::wake);
     }
 
     fn set_timer(&self, arms: u64, at: Instant) {
@@ -545,6 +553,26 @@ pub(crate) struct HostPlace {
 }
 
 impl HostPlace {
+    /// Waits until nothing is in flight, for at most `limit`. The waiting is done in the runtime that the
+    /// engine lives in: the caller may be on none, and if that one ends there is nothing to wait for.
+    pub(crate) async fn drained(&self, limit: Duration) {
+        let lane = self.lane.clone();
+        let done = move || lane.with(|engine, _| engine.drain());
+        if done() || limit.is_zero() {
+            return;
+        }
+        let step = Duration::from_millis(1).min(limit);
+        let task = self.lane.runtime.spawn(async move {
+            let drained = async {
+                while !done() {
+                    tokio::time::sleep(step).await;
+                }
+            };
+            let _ = tokio::time::timeout(limit, drained).await;
+        });
+        let _ = task.await;
+    }
+
     /// An engine in the present tokio runtime, which begins to connect.
     pub(crate) fn open(options: Arc<Options>) -> Result<HostPlace, Error> {
         let runtime = Handle::try_current().map_err(|_| {
@@ -557,10 +585,7 @@ impl HostPlace {
         };
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|e| failed(e.into()))?;
-        // Deprecated for descriptors that can be closed behind its back; this one is owned by it. The
-        // replacement is unsafe to call, which this crate forbids itself.
-        #[allow(deprecated)]
-        let timer = AsyncFd::new(fd).map_err(failed)?;
+        let timer = timer_of_runtime(fd)?.map_err(failed)?;
         let topology = Arc::new(Topology::standalone(options));
         let now = Instant::now();
         let engine = Engine::new(HostOut::default(), topology, now, fastrand::u64(..));
@@ -579,6 +604,22 @@ impl HostPlace {
         lane.with(|engine, now| engine.start(now));
         Ok(HostPlace { lane })
     }
+}
+
+/// The timer in the present runtime. Whether that drives sockets and timers can only be found out by
+/// trying, and tokio answers by a panic.
+fn timer_of_runtime(fd: OwnedFd) -> Result<io::Result<AsyncFd<OwnedFd>>, Error> {
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        drop(tokio::time::sleep(Duration::ZERO));
+        // Deprecated for descriptors that can be closed behind its back; this one is owned by it. The
+        // replacement is unsafe to call, which this crate forbids itself.
+        #[allow(deprecated)]
+        AsyncFd::new(fd)
+    }));
+    tried.map_err(|_| {
+        let text = "this tokio runtime was built without I/O or timers: build it with enable_all()";
+        Error::new(ErrorKind::Runtime, Fate::NotSent, text)
+    })
 }
 
 /// What a hosted request owes.
@@ -621,7 +662,12 @@ impl Place for HostPlace {
         }
         self.lane.act(todo);
         if duty.promised {
-            cx.waker().wake_by_ref();
+            // Its panic must not lose the request, which is on the engine's books by now.
+            let woken = catch_unwind(AssertUnwindSafe(|| cx.waker().wake_by_ref()));
+            if let Err(payload) = woken {
+                std::mem::forget(payload);
+                self.discharge(duty);
+            }
         }
         value
     }

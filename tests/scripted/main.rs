@@ -9,6 +9,7 @@ mod faults;
 mod handshake;
 mod hostile;
 mod log;
+mod misuse;
 mod placement;
 mod queue;
 mod raw;

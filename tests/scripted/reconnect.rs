@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use hedgerow::config::{Endpoint, Keepalive, Reconnect};
-use hedgerow::engine::{ConnectionState, Engine, LinkId, Outside, Pressure};
+use hedgerow::engine::{ConnectionState, Engine, Line, LinkId, Outside, Pressure};
 use hedgerow::prelude::*;
 use hedgerow::runtime::Rx;
 use hedgerow::runtime::time::Instant;
@@ -216,6 +216,7 @@ impl Outside for Imagined {
         self.0.borrow_mut().armed = at;
     }
     fn wake(&mut self, _waker: Waker) {}
+    fn log(&mut self, _line: Line) {}
     fn pressure(&self) -> Pressure {
         Pressure::default()
     }

@@ -1,0 +1,56 @@
+//! Lines for the log. A subscriber is the user's code and may well use this very client, so the
+//! engine only records what is to be said; placements say it once they have let the engine go.
+
+use super::{Class, ConnectionState, StateChange};
+use crate::connection::Spoken;
+
+/// What is to be said, after the engine was let go.
+#[derive(Debug)]
+pub struct Line(What);
+
+#[derive(Debug)]
+enum What {
+    /// A connection changed; `loud`: it is news that it failed.
+    Change { change: StateChange, class: Class, loud: bool },
+    /// What a set-up settled on.
+    Spoken(Spoken),
+}
+
+impl Line {
+    pub(super) fn change(change: StateChange, class: Class, loud: bool) -> Line {
+        Line(What::Change { change, class, loud })
+    }
+
+    pub(super) fn spoken(spoken: Spoken) -> Line {
+        Line(What::Spoken(spoken))
+    }
+
+    /// Hands it to the application's subscriber. Nothing may be borrowed or locked.
+    pub(crate) fn say(self) {
+        match self.0 {
+            What::Change { change, class, loud } => say_change(&change, class, loud),
+            What::Spoken(Spoken::Resp3) => tracing::debug!("the server speaks RESP3"),
+            What::Spoken(Spoken::AnswersInResp2) => {
+                tracing::info!("the server answers HELLO 3 in RESP2; going on in RESP2");
+            }
+            What::Spoken(Spoken::KnowsNoHello) => {
+                tracing::info!("the server does not know HELLO 3; going on in RESP2");
+            }
+        }
+    }
+}
+
+fn say_change(change: &StateChange, class: Class, loud: bool) {
+    let (endpoint, state) = (&change.endpoint, change.state);
+    match (&change.error, state) {
+        (Some(error), ConnectionState::Failed) => {
+            tracing::warn!(%endpoint, ?class, %error, "connection given up");
+        }
+        // The first failure of a run warns, later ones are for those who look.
+        (Some(error), _) if loud => tracing::warn!(%endpoint, ?class, %error, "connection lost"),
+        (Some(error), _) => {
+            tracing::debug!(%endpoint, ?class, %error, "connection attempt failed");
+        }
+        (None, state) => tracing::debug!(%endpoint, ?class, ?state, "connection"),
+    }
+}
