@@ -139,6 +139,6 @@ fn large_values_share_their_block() {
         ("String", string, 1),
         ("Vec", vec, 1),
     ] {
-        assert!(count <= (2 + own) * COUNTED + slack, "{what}: {count} of {COUNTED}");
+        assert!(count <= own * COUNTED + slack, "{what}: {count} of {COUNTED}");
     }
 }
