@@ -36,7 +36,7 @@ async fn put(client: &LocalClient, size: usize) {
     client.set("key", vec![b'x'; size]).await.expect("the value is set");
 }
 
-/// Design section 2. Fails if a command whose answer owns nothing allocates: the command's bytes,
+/// R-088, design section 2. Fails if a command whose answer owns nothing allocates: the command's bytes,
 /// its cell, its waker, its place in the queues, the turn's lists, its deadline.
 #[test]
 fn integers_nil_and_status_allocate_nothing() {
