@@ -1,6 +1,8 @@
 //! Tests without a network: corpora, simulation, promises about types and sizes.
 
 mod command;
+mod operations;
+mod promises;
 mod resp;
 mod retention;
 mod rules;
