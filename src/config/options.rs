@@ -11,7 +11,10 @@ use crate::resp::Limits;
 /// The port that a `redis://` address means when it names none.
 const PORT: u16 = 6379;
 
-/// A password. Never printed.
+/// What a URL looks like.
+const RIGHT: &str = "write redis://host:port/database or unix:///path";
+
+/// A password. Never printed. Made of a text: `options.password = Some("secret".into())`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -23,6 +26,18 @@ impl Secret {
 
     pub(crate) fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Secret {
+        Secret::new(text)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Secret {
+        Secret::new(text)
     }
 }
 
@@ -141,7 +156,9 @@ impl Options {
         }
     }
 
-    /// Reads `redis://[[user:]password@]host[:port][/database]` or `unix:///path[?db=N]`.
+    /// Reads `redis://[[user:]password@]host[:port][/database]` or `unix:///path[?db=N]`, the port
+    /// being 6379 where none is named. Both take `?protocol=auto|resp2|resp3`; every other setting
+    /// is a field.
     ///
     /// User and password are percent-decoded. A word before `@` without a colon is a password
     ///
@@ -150,17 +167,14 @@ impl Options {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config), naming the part and what would be right,
     /// never the password.
     pub fn from_url(text: &str) -> Result<Options, Error> {
-        let url = url::Url::parse(text).map_err(|e| Error::config(format!("the URL: {e}")))?;
+        let url = url::Url::parse(text).map_err(unreadable)?;
         match url.scheme() {
             "redis" => from_redis_url(&url),
             "unix" | "redis+unix" => from_unix_url(&url),
             "rediss" => {
                 Err(Error::config("the URL: TLS (rediss://) is not available in this build"))
             }
-            other => {
-                let right = "write redis://host:port/database or unix:///path";
-                Err(Error::config(format!("the URL: scheme `{other}` is not known; {right}")))
-            }
+            other => Err(Error::config(format!("the URL: scheme `{other}` is not known; {RIGHT}"))),
         }
     }
 
@@ -224,11 +238,24 @@ fn decoded(part: &str, what: &str) -> Result<String, Error> {
     text.map(|t| t.into_owned())
 }
 
+fn unreadable(error: url::ParseError) -> Error {
+    match error {
+        url::ParseError::RelativeUrlWithoutBase => {
+            Error::config(format!("the URL: it has no scheme; {RIGHT}"))
+        }
+        error => Error::config(format!("the URL: {error}")),
+    }
+}
+
 fn from_redis_url(url: &url::Url) -> Result<Options, Error> {
     let host = match url.host() {
         Some(url::Host::Ipv6(ip)) => ip.to_string(),
         Some(host) => decoded(&host.to_string(), "the host")?,
-        None => return Err(Error::config("the URL: it names no host")),
+        None => {
+            return Err(Error::config(
+                "the URL: it names no host; a socket's path is written unix:///path",
+            ));
+        }
     };
     let mut options = Options::new(Endpoint::tcp(host, url.port().unwrap_or(PORT)));
     let user = decoded(url.username(), "the user")?;
