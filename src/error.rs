@@ -233,7 +233,8 @@ impl From<Refused> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let i = &*self.0;
-        if let Some(command) = i.command {
+        // A refusal's text begins with the name already.
+        if let Some(command) = i.command.filter(|name| !i.text.starts_with(name)) {
             write!(f, "{command}: ")?;
         }
         f.write_str(&i.text)?;
