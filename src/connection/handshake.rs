@@ -220,11 +220,11 @@ fn is_unknown_hello(error: &ServerError) -> bool {
 }
 
 /// The error without the password: servers and proxies quote what they do not understand, and HELLO
-/// holds it.
+/// holds it. The text goes as a whole: cutting a short password out of it would show what it is.
 fn without_password(error: ServerError, options: &Options) -> ServerError {
     match options.password.as_ref().map(|p| p.expose()) {
         Some(password) if !password.is_empty() && error.text().contains(password) => {
-            let text = error.text().replace(password, "(password)");
+            let text = "(its text is left out, since it may quote the password)";
             ServerError::new(format!("{} {text}", error.code()).as_bytes())
         }
         _ => error,
