@@ -240,6 +240,9 @@ impl fmt::Display for Error {
         if let Some(node) = &i.node {
             write!(f, " ({node})")?;
         }
+        if let Some(timeout) = i.timeout {
+            write!(f, "; it had {timeout:?}")?;
+        }
         match &i.diagnostics {
             Some(diagnostics) => write!(f, "; {diagnostics}"),
             None => Ok(()),

@@ -58,6 +58,7 @@ struct Shared {
     now: Cell<Instant>,
     simulated: bool,
     counters: Cell<Counters>,
+    completions: Cell<usize>,
     timers: RefCell<Timers>,
     reach: Arc<Reach>,
     attention: Rc<Attention>,
@@ -139,6 +140,16 @@ impl Local {
     /// A handle for other threads.
     pub fn remote(&self) -> Remote {
         Remote(self.0.reach.producer.clone())
+    }
+
+    /// Tasks that are due.
+    pub fn ready_tasks(&self) -> usize {
+        self.0.tasks.ready_len()
+    }
+
+    /// Completions of this turn, dispatched or not.
+    pub fn completions(&self) -> usize {
+        self.0.completions.get()
     }
 
     /// Tasks that have not ended.
@@ -312,6 +323,7 @@ impl<K: Kernel> Core<K> {
             now: Cell::new(now),
             simulated: kernel.is_simulated(),
             counters: Cell::default(),
+            completions: Cell::new(0),
             timers: RefCell::new(timers),
             reach,
             attention,
@@ -388,6 +400,7 @@ impl<K: Kernel> Core<K> {
         let now = self.io.kernel.now();
         self.shared().now.set(now);
         worked |= !self.completions.is_empty();
+        self.shared().completions.set(self.completions.len());
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
             self.io.dispatch(now, &completion, drive);

@@ -85,6 +85,8 @@ pub trait Handler {
 pub struct Counters {
     /// Calls into the system that submit and collect.
     pub enters: u64,
+    /// Times that the submission queue was full in the middle of a turn.
+    pub queue_full: u64,
     /// Send operations completed.
     pub sends: u64,
     /// Receive completions with bytes.
@@ -159,7 +161,11 @@ impl<K: Kernel> Io<K> {
 
     /// The counters so far.
     pub fn counters(&self) -> Counters {
-        Counters { enters: self.kernel.enters(), ..self.counters }
+        Counters {
+            enters: self.kernel.enters(),
+            queue_full: self.kernel.queue_full(),
+            ..self.counters
+        }
     }
 
     /// Bytes of blocks that users keep parts of.

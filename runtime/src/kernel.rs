@@ -139,6 +139,11 @@ pub trait Kernel {
 
     /// How many calls into the system `enter` has made so far.
     fn enters(&self) -> u64;
+
+    /// How often the submission queue was full and had to be flushed in the middle of a turn.
+    fn queue_full(&self) -> u64 {
+        0
+    }
 }
 
 /// Ends a kernel's wait from another thread.

@@ -249,7 +249,8 @@ impl Recv {
 
     /// The next buffer to post, with its memory; `None` when enough are posted.
     pub(crate) fn next_to_post(&mut self, pool: &Pool) -> Option<(u16, *mut u8, u32)> {
-        if self.large.is_some() && self.unposted.len() < BLOCKS as usize {
+        let enough = self.exact.is_some() || self.unposted.len() < BLOCKS as usize;
+        if self.large.is_some() && enough {
             return None;
         }
         let index = self.unposted.pop()?;
@@ -584,7 +585,9 @@ impl Recv {
 
     /// Begins an exact buffer if the unfinished frame misses much, and more than its block takes.
     fn want_exact(&mut self, pool: &Pool) {
-        let least = if self.large.is_some() { HEAD_MIN } else { EXACT_MIN };
+        // Among large frames whatever misses is fetched by itself, however short: taken from the
+        // next block it would set every frame after it askew. (1 is what is not known.)
+        let least = if self.large.is_some() { 2 } else { EXACT_MIN };
         if self.exact.is_some() || self.need < least {
             return;
         }

@@ -74,6 +74,7 @@ pub struct Ring {
     /// Completions taken out of the ring while the submission queue was full.
     backlog: Vec<Completion>,
     enters: u64,
+    queue_full: u64,
 }
 
 /// The one standing timeout.
@@ -136,6 +137,7 @@ impl Ring {
             sends: Vec::new(),
             backlog: Vec::new(),
             enters: 0,
+            queue_full: 0,
         };
         // A kernel without the call only costs a descriptor look-up an enter.
         let _ = ring.ring.submitter().register_ring_fd();
@@ -155,6 +157,7 @@ impl Ring {
     fn flush(&mut self) {
         let queued = self.ring.submission().len() as u32;
         self.enters += 1;
+        self.queue_full += 1;
         // SAFETY: no argument is passed; all queued entries are valid by `push`.
         let done =
             unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None) };
@@ -461,6 +464,10 @@ impl Kernel for Ring {
 
     fn enters(&self) -> u64 {
         self.enters
+    }
+
+    fn queue_full(&self) -> u64 {
+        self.queue_full
     }
 }
 

@@ -1069,6 +1069,7 @@ fn a_host_never_oversleeps<K: Kernel>(make: fn() -> K) {
     rig.shut_down();
 }
 
+/// Trap 7, trap 9. Fails if queues of a few entries drop an operation or a completion.
 fn tiny_queues_lose_nothing<K: Kernel>(make: fn() -> K) {
     let mut rig = Rig::new(make());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

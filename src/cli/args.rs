@@ -33,7 +33,7 @@ pub(crate) enum Task {
 /// The flags of `hedgerow bench`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct BenchArgs {
-    /// Server, such as redis://user:password@host:6379/0 [default: an embedded server on another
+    /// Server, such as redis://user:password@host:6379/0 [default: an in-process server on another
     /// core of this process]
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,

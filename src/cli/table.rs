@@ -129,7 +129,10 @@ fn write_cost(out: &mut String, figures: &Figures) -> std::fmt::Result {
         )?;
     }
     if let Some(enters) = figures.enters_per_request {
-        writeln!(out, "enters        {enters:.3} per request")?;
+        writeln!(
+            out,
+            "enters        {enters:.3} per request (system calls that send and collect)"
+        )?;
     }
     Ok(())
 }

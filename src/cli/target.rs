@@ -100,8 +100,8 @@ fn embedded(plan: &Plan) -> Result<Server, String> {
         None => (Server::builder(), " on a thread of this process".to_string()),
     };
     let server =
-        builder.start().map_err(|error| format!("the embedded server cannot start: {error}"))?;
-    remark(&format!("no URL given: the load goes to an embedded server{place}"));
+        builder.start().map_err(|error| format!("the in-process server cannot start: {error}"))?;
+    remark(&format!("no URL given: the load goes to an in-process server{place}"));
     Ok(server)
 }
 

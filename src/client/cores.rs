@@ -36,7 +36,8 @@ pub struct CoresBuilder {
 }
 
 impl CoresBuilder {
-    /// One core on each of these cpus, by the system's numbers. Default: one core, on the first cpu
+    /// One core on each of these cpus, by the system's numbers (`hedgerow doctor` tells which are
+    /// allowed). Default: one core, on the first cpu
     /// that this process may use.
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = u32>) -> CoresBuilder {
         self.cpus = Some(cpus.into_iter().collect());
@@ -120,7 +121,7 @@ pub(super) fn runtime(what: &str, error: impl std::fmt::Display) -> Error {
 /// use hedgerow::{Cores, Options, prelude::*};
 ///
 /// let options = Options::from_url("redis://localhost")?;
-/// let cores = Cores::builder().cpus([2, 3]).build()?;
+/// let cores = Cores::builder().cpus([0, 1]).build()?;
 /// let greetings: Vec<Option<String>> = cores.run(move |core| {
 ///     let options = options.clone();
 ///     async move {

@@ -82,6 +82,10 @@ impl Client {
     /// [`ErrorKind::Runtime`](crate::ErrorKind::Runtime) outside a tokio runtime,
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for invalid options, and the reason when the
     /// first attempt of a connection fails.
+    ///
+    /// # Panics
+    /// As tokio does, in a runtime that was built without `enable_io`; without `enable_time`,
+    /// [`Client::close`] does. `#[tokio::main]` and `enable_all` have both.
     pub async fn connect(options: &Options) -> Result<Client, Error> {
         let client = Client::create(options)?;
         let Placed::Hosted(lanes) = &*client.placed else { return Ok(client) };
@@ -96,6 +100,9 @@ impl Client {
     ///
     /// # Errors
     /// Outside a tokio runtime, or for invalid options.
+    ///
+    /// # Panics
+    /// As [`Client::connect`].
     pub fn create(options: &Options) -> Result<Client, Error> {
         options.check()?;
         let profile = Arc::new(Options { connections: 1, ..options.clone() });
@@ -217,7 +224,7 @@ impl<R> ClientRequest<R> {
         self
     }
 
-    /// Gives up so long after its first poll.
+    /// Gives up so long after its first poll, in place of the client's `command_timeout`.
     pub fn timeout(mut self, time: Duration) -> ClientRequest<R> {
         match &mut self.0 {
             Way::Hosted(request) => request.timeout(time),

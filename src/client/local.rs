@@ -166,7 +166,7 @@ impl<R> LocalRequest<R> {
         self
     }
 
-    /// Gives up so long after its first poll.
+    /// Gives up so long after its first poll, in place of the client's `command_timeout`.
     pub fn timeout(mut self, time: Duration) -> LocalRequest<R> {
         self.0.timeout(time);
         self

@@ -11,6 +11,7 @@ mod pinned;
 pub(crate) mod request;
 mod states;
 
+pub use crate::engine::{ConnectionState, StateChange};
 pub use cores::{Cores, CoresBuilder, LocalContext};
 pub use door::Door;
 pub use embedded::{Driver, Embedded, EmbeddedBuilder};

@@ -276,10 +276,10 @@ impl<R: FromReply<Bytes>> Future for PinnedRequest<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if this.answer.is_none() {
-            if let Err(error) = this.post(cx) {
-                return Poll::Ready(Err(error));
-            }
+        if this.answer.is_none()
+            && let Err(error) = this.post(cx)
+        {
+            return Poll::Ready(Err(error));
         }
         let Some(answer) = &mut this.answer else { return Poll::Pending };
         let answer = match Pin::new(answer).poll(cx) {

@@ -1,12 +1,13 @@
 //! Streams of connection states.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
 use super::request::Place;
-use crate::engine::{ObserverId, StateChange};
+use crate::engine::{ConnectionState, ObserverId, StateChange};
 use crate::placement::core::CorePlace;
 
 /// The state changes of one client's connections, in order. It ends when the client is closed.
@@ -66,5 +67,28 @@ impl Stream for LocalStates {
 impl std::fmt::Debug for LocalStates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("LocalStates")
+    }
+}
+
+impl fmt::Display for ConnectionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConnectionState::Connecting => "connecting",
+            ConnectionState::Connected => "connected",
+            ConnectionState::Disconnected => "disconnected",
+            ConnectionState::Failed => "failed",
+            ConnectionState::Closed => "closed",
+        })
+    }
+}
+
+/// For a log: `localhost:6379 is disconnected: ` and why.
+impl fmt::Display for StateChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}", self.endpoint, self.state)?;
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
     }
 }

@@ -117,7 +117,7 @@ keywords! {
 /// The setters of an expiration time, for option types with a field `expiry`.
 macro_rules! write_expiry_setters {
     () => {
-        /// Expires in so many seconds (`EX`).
+        /// Expires in so many seconds (`EX`); [`expiry`](Self::expiry) takes a `Duration`.
         pub fn ex(self, seconds: u64) -> Self {
             self.expiry($crate::command::expiry::Expiry::Seconds(seconds))
         }
@@ -137,7 +137,9 @@ macro_rules! write_expiry_setters {
             self.expiry($crate::command::expiry::Expiry::AtMillis(unix_millis))
         }
 
-        /// Expires then; also takes a `Duration` or a `SystemTime`.
+        /// Expires so long after now (a `Duration`: whole seconds, else milliseconds rounded up),
+        /// at that time (a `SystemTime`), or as an
+        /// [`Expiry`](crate::command::expiry::Expiry) says.
         pub fn expiry(mut self, expiry: impl Into<$crate::command::expiry::Expiry>) -> Self {
             self.expiry = Some($crate::command::expiry::WriteExpiry::Set(expiry.into()));
             self

@@ -18,7 +18,7 @@ pub enum Refused {
         given: u32,
     },
     /// A high-risk command on a client that was not allowed it.
-    #[error("{name} is an administrative command: allow it with `allow_admin`")]
+    #[error("{name} is an administrative command: set `allow_admin` in the options to allow it")]
     Admin {
         /// The command.
         name: &'static str,
@@ -54,8 +54,8 @@ fn instead(name: &str) -> &'static str {
         "SELECT" => "make another client with that database",
         "AUTH" | "HELLO" => "set user, password and protocol in the options",
         "CLIENT SETNAME" => "set the client name in the options",
-        "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => "use a transaction",
-        name if name.ends_with("SUBSCRIBE") => "use a subscriber",
+        "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => "transactions are not available yet",
+        name if name.ends_with("SUBSCRIBE") => "pub/sub is not available yet",
         _ => "it cannot be sent on one",
     }
 }

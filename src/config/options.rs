@@ -19,8 +19,10 @@ const ELEMENTS_MIN: u64 = 64;
 
 /// What most malformed addresses are about.
 const ESCAPES: &str = "in a password, # is written %23, / is %2F, ? is %3F and @ is %40";
+/// What a URL looks like.
+const RIGHT: &str = "write redis://host:port/database or unix:///path";
 
-/// A password. Never printed.
+/// A password. Never printed. Made of a text: `options.password = Some("secret".into())`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -32,6 +34,18 @@ impl Secret {
 
     pub(crate) fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Secret {
+        Secret::new(text)
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Secret {
+        Secret::new(text)
     }
 }
 
@@ -150,7 +164,9 @@ impl Options {
         }
     }
 
-    /// Reads `redis://[[user:]password@]host[:port][/database]` or `unix:///path[?db=N]`.
+    /// Reads `redis://[[user:]password@]host[:port][/database]` or `unix:///path[?db=N]`, the port
+    /// being 6379 where none is named. Both take `?protocol=auto|resp2|resp3`; every other setting
+    /// is a field.
     ///
     /// User and password are percent-decoded. A word before `@` without a colon is a password
     ///
@@ -159,10 +175,7 @@ impl Options {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config), naming the part and what would be right,
     /// never the password.
     pub fn from_url(text: &str) -> Result<Options, Error> {
-        let url = url::Url::parse(text).map_err(|e| {
-            let right = "write redis://host:port/database or unix:///path";
-            Error::config(format!("the URL: {e}; {right}; {ESCAPES}"))
-        })?;
+        let url = url::Url::parse(text).map_err(unreadable)?;
         if url.fragment().is_some() {
             return Err(Error::config(format!("the URL: it must not contain `#`; {ESCAPES}")));
         }
@@ -173,10 +186,7 @@ impl Options {
                 Err(Error::config("the URL: TLS (rediss://) is not available in this build"))
             }
             // Not shown: without `redis://` it may be the user or the password.
-            _ => {
-                let right = "write redis://host:port/database or unix:///path";
-                Err(Error::config(format!("the URL: its scheme is not known; {right}")))
-            }
+            _ => Err(Error::config(format!("the URL: its scheme is not known; {RIGHT}"))),
         }
     }
 
@@ -257,11 +267,24 @@ fn decoded(part: &str, what: &str) -> Result<String, Error> {
     text.map(|t| t.into_owned())
 }
 
+fn unreadable(error: url::ParseError) -> Error {
+    match error {
+        url::ParseError::RelativeUrlWithoutBase => {
+            Error::config(format!("the URL: it has no scheme; {RIGHT}"))
+        }
+        error => Error::config(format!("the URL: {error}; {RIGHT}; {ESCAPES}")),
+    }
+}
+
 fn from_redis_url(url: &url::Url) -> Result<Options, Error> {
     let host = match url.host() {
         Some(url::Host::Ipv6(ip)) => ip.to_string(),
         Some(host) => decoded(&host.to_string(), "the host")?,
-        None => return Err(Error::config("the URL: it names no host")),
+        None => {
+            return Err(Error::config(
+                "the URL: it names no host; a socket's path is written unix:///path",
+            ));
+        }
     };
     if url.port() == Some(0) {
         return Err(Error::config("the URL: the port must be from 1 to 65535"));

@@ -41,6 +41,10 @@ pub struct Pressure {
     pub tasks_ready: Option<usize>,
     /// How long the present turn has lasted already: the core's lag.
     pub lag: Option<Duration>,
+    /// Completions that came in the present turn: its backlog.
+    pub completions: Option<usize>,
+    /// How often the submission queue was full so far.
+    pub queue_full: Option<u64>,
     /// Requests that nobody has redeemed yet.
     pub requests: Option<usize>,
 }

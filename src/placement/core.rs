@@ -140,7 +140,13 @@ impl Outside for CoreOut {
 
     fn pressure(&self) -> Pressure {
         let lag = self.local.read_clock().since(self.local.now());
-        Pressure { tasks_ready: Some(self.local.live_tasks()), lag: Some(lag), requests: None }
+        Pressure {
+            tasks_ready: Some(self.local.ready_tasks()),
+            lag: Some(lag),
+            completions: Some(self.local.completions()),
+            queue_full: Some(self.local.counters().queue_full),
+            requests: None,
+        }
     }
 }
 

@@ -119,6 +119,9 @@ impl fmt::Display for ConvertError {
             f.write_str(if depth == 0 { " in element " } else { "." })?;
             write!(f, "{index}")?;
         }
+        if self.0.kind == Kind::Null {
+            f.write_str("; read what may be missing as an `Option`")?;
+        }
         Ok(())
     }
 }

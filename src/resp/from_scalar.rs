@@ -76,7 +76,13 @@ where
         }
         _ => None,
     };
-    let whole = whole.ok_or_else(|| ConvertError::new("an integer", frame))?;
+    let whole = whole.ok_or_else(|| match frame.kind() {
+        // The kind is right: GET answers a number as a string too.
+        Kind::Bulk | Kind::Simple | Kind::Verbatim => {
+            ConvertError::with_came("an integer", "a string with other text", frame)
+        }
+        _ => ConvertError::new("an integer", frame),
+    })?;
     T::try_from(whole).map_err(|_| out_of_range())
 }
 

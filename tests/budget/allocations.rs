@@ -14,6 +14,8 @@ use crate::place::{on_core, rungs};
 const WARM: u64 = 300;
 /// Commands that are counted.
 const COUNTED: u64 = 400;
+/// A reply that came in pieces for the first time makes the place where it is put together.
+const ONCE: u64 = 2;
 /// Values that are copied out of the received block, and so never keep it.
 const SMALL: [usize; 5] = [16, 64, 200, 1 << 10, 4 << 10];
 const LARGE: usize = 64 << 10;
@@ -34,7 +36,7 @@ async fn put(client: &LocalClient, size: usize) {
     client.set("key", vec![b'x'; size]).await.expect("the value is set");
 }
 
-/// Design section 2. Fails if a command whose answer owns nothing allocates: the command's bytes,
+/// R-088, design section 2. Fails if a command whose answer owns nothing allocates: the command's bytes,
 /// its cell, its waker, its place in the queues, the turn's lists, its deadline.
 #[test]
 fn integers_nil_and_status_allocate_nothing() {
@@ -81,8 +83,10 @@ fn borrowed_values_allocate_nothing() {
             }
             counts
         });
-        let none = SMALL.map(|size| (size, [0; 2])).to_vec();
-        assert_eq!(counts, none, "{rung:?}: get_with, get_into");
+        for (size, counts) in counts {
+            let none = counts.iter().all(|count| *count <= ONCE);
+            assert!(none, "{rung:?}, {size} B: get_with, get_into: {counts:?}");
+        }
     }
 }
 
@@ -110,26 +114,31 @@ fn small_owned_values_allocate_once() {
             counts
         });
         for (size, counts) in counts {
-            assert_eq!(counts, [COUNTED; 4], "{rung:?}, {size} B: LocalBytes, Bytes, String, Vec");
+            let one = counts.iter().all(|count| (COUNTED..=COUNTED + ONCE).contains(count));
+            assert!(one, "{rung:?}, {size} B: LocalBytes, Bytes, String, Vec: {counts:?}");
         }
     }
 }
 
-/// Design section 2. A value above the copy threshold shares its block. Of four in a block of
-/// 256 KiB one lies across its end and is put together in memory of its own (which has a count of
-/// its own), and a block that is given away costs three (its memory and its two counts). Fails if
-/// it is more than that.
+/// Design section 2. A value above the copy threshold shares its block, which is given away with it
+/// and comes back to the core's reserve: that costs the block's two counts, and no memory. Fails if
+/// it is more than that, beside what an owned value has of its own.
 #[test]
 fn large_values_share_their_block() {
     let counts = on_core(Rung::U2, async |_, client| {
         (borrowed(&client, LARGE).await, owned(&client, LARGE).await)
     });
     let ([shown, copied], [local, bytes, string, vec]) = counts;
-    let crossing = COUNTED / 4 + 1;
-    assert!(shown <= 2 * crossing && copied <= 2 * crossing, "get_with {shown}, get_into {copied}");
-    assert!(local <= 5 * crossing, "LocalBytes {local}");
-    // The form that may leave the core has one allocation of its own.
-    assert!(bytes <= COUNTED + 5 * crossing, "Bytes {bytes}");
-    let own = COUNTED + 2 * crossing;
-    assert!(string <= own && vec <= own, "String {string}, Vec {vec}");
+    // Now and then a value lies across two blocks.
+    let slack = COUNTED / 10;
+    for (what, count, own) in [
+        ("get_with", shown, 0),
+        ("get_into", copied, 0),
+        ("LocalBytes", local, 0),
+        ("Bytes, which may leave the core", bytes, 1),
+        ("String", string, 1),
+        ("Vec", vec, 1),
+    ] {
+        assert!(count <= own * COUNTED + slack, "{what}: {count} of {COUNTED}");
+    }
 }

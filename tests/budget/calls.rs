@@ -1,7 +1,5 @@
 //! System calls and timers of warm commands.
 
-use std::future::Future;
-
 use futures::future::join_all;
 use hedgerow::runtime::caps::Rung;
 use hedgerow::testing::Simulation;
@@ -23,11 +21,9 @@ async fn enters_of(context: &LocalContext, client: &LocalClient, tasks: u64) -> 
     context.counters().enters - before
 }
 
-fn gets(client: LocalClient) -> impl Future<Output = ()> {
-    async move {
-        for _ in 0..EACH {
-            client.get_with("key", |_| ()).await.expect("an answer");
-        }
+async fn gets(client: LocalClient) {
+    for _ in 0..EACH {
+        client.get_with("key", |_| ()).await.expect("an answer");
     }
 }
 

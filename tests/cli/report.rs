@@ -61,7 +61,7 @@ fn embedded_server() {
         let words = format!("bench --door {door} --warmup 0s --keys 10 --requests 500 --mix {mix}");
         let ended = folder.run(&format!("{words} --json report.json"));
         ended.succeeded();
-        assert!(ended.err.contains("embedded server"), "{}", ended.err);
+        assert!(ended.err.contains("in-process server"), "{}", ended.err);
         assert_eq!(ended.err.lines().count(), 1);
         assert_eq!(folder.report()["result"]["errors"], 0);
     }

@@ -18,7 +18,7 @@ async fn load(server: &Server, options: &Options, rung: Rung) {
         task.await;
     }
     timers(server, &context, &client).await;
-    idle(&context, &turns).await;
+    idle(&context, &turns, 20).await;
 }
 
 /// Trap 14. Fails if a command, a reply or a deadline of a host's task is lost on its way between our

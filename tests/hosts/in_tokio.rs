@@ -29,7 +29,7 @@ fn sequential_and_concurrent_gets() {
             }
             tasks.join_all().await;
             timers(&server, &context, &client).await;
-            idle(&context, &turns).await;
+            idle(&context, &turns, 20).await;
             assert!(!driving.is_finished());
         });
     }

@@ -67,8 +67,7 @@ async fn a_command_without_a_connection_was_connecting<P: Placement>(place: P) {
     assert_eq!(client.live_requests(), 0);
 }
 
-/// Fails if the snapshot of a command that awaits its reply misses a number, or
-/// tells a write as the server's work.
+/// Fails if the snapshot of a command that awaits its reply misses a number.
 async fn a_snapshot_tells_of_the_connection<P: Placement>(place: P) {
     let server = Script::new().answer("SET", "+OK\r\n").start().expect("a scripted server");
     let client = place.connect(&options_for(server.addr())).await.expect("up");
@@ -90,13 +89,17 @@ async fn a_snapshot_tells_of_the_connection<P: Placement>(place: P) {
     assert!(seen.since_read.is_some_and(|t| t >= 20 * MS), "{:?}", seen.since_read);
     assert!(seen.since_write.is_some_and(|t| t >= 20 * MS), "{:?}", seen.since_write);
     assert!(seen.pressure.requests.is_some_and(|n| n >= 2));
-    assert!(!error.to_string().contains("executed"), "{error}");
+    // A core knows its turn; a tokio runtime's is not ours to look into.
+    let pressure = seen.pressure;
+    let core = (pressure.lag.is_some(), pressure.tasks_ready.is_some());
+    assert_eq!(core, (pressure.completions.is_some(), pressure.queue_full.is_some()));
+    assert!(!seen.hint().is_empty());
     client.close(Duration::ZERO).await;
     waits.await.expect("its task").expect_err("closed");
 }
 
-/// Fails if a key, a value or a password is in an error's text, or a hint states a
-/// cause.
+/// Fails if a key, a value or a password is in an error's text, a hint states a
+/// cause, or a write is told as the server's work.
 async fn errors_hold_no_key_value_or_password<P: Placement>(place: P) {
     let server = Script::new().start().expect("a scripted server");
     let mut options = options_for(server.addr());
@@ -106,7 +109,7 @@ async fn errors_hold_no_key_value_or_password<P: Placement>(place: P) {
     let client = place.connect(&options).await.expect("up");
     let error = client.set("hush-key", "hush-value").await.expect_err("no answer");
     let told = format!("{error} {error:?} {:?} {options:?} {client:?}", error.diagnostics());
-    assert!(!told.contains("hush"), "{told}");
+    assert!(!told.contains("hush") && !told.contains("executed"), "{told}");
     assert!(seen(&error).hint().contains("check"), "{}", seen(&error).hint());
 }
 

@@ -51,7 +51,7 @@ fn bounded<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
         Ok(value) => value,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(thread.join().err().expect("it panicked"))
+            std::panic::resume_unwind(thread.join().expect_err("it panicked"))
         }
     }
 }

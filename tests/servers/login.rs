@@ -32,7 +32,7 @@ fn part<'a>(line: &'a str, name: &str) -> &'a str {
     parts.filter(|(key, _)| *key == name).map(|(_, value)| value).next().unwrap_or_default()
 }
 
-/// Fails if a connection is another user's, in another database or
+/// Fails if a connection is another user's, in another database or
 /// protocol, or without its name, by what each server itself says of it.
 async fn connections_are_who_they_should_be<P: Placement>(place: P) {
     for flavor in Flavor::ALL {

@@ -46,7 +46,7 @@ macro_rules! on_each_flavor {
                 on_core(|place| round_trips(place, Flavor::$flavor));
             }
 
-            /// R-010, every typed command inside tokio. Fails as the one above.
+            /// R-010, every typed command inside tokio. Fails if a reply does not read as its method says there.
             #[test]
             fn typed_commands_hosted() {
                 on_tokio(|place| round_trips(place, Flavor::$flavor));
@@ -62,7 +62,8 @@ on_each_flavor! {
     redis82: Redis82,
 }
 
-/// R-010, every typed command through the mailbox of a pinned core. Fails as those above.
+/// R-010, every typed command through the mailbox of a pinned core. Fails if a
+/// reply does not read as its method says there.
 #[test]
 fn typed_commands_over_pinned_cores() {
     let server = Server::start(Flavor::Valkey91);

@@ -68,13 +68,13 @@ fn values_of_every_size_on_a_core() {
     on_core(values_go_there_and_back);
 }
 
-/// Trap 6, R-096. Fails as the one above, inside tokio.
+/// Trap 6, R-096. Fails if a value of any size comes back other than it went, inside tokio.
 #[test]
 fn values_of_every_size_hosted() {
     on_tokio(values_go_there_and_back);
 }
 
-/// Trap 6. Fails as those above, through the mailbox of a pinned core.
+/// Trap 6. Fails if a value comes back other than it went, through the mailbox of a pinned core.
 #[test]
 fn values_of_every_size_over_pinned_cores() {
     let server = Server::start(Flavor::Redis82);

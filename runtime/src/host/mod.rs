@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `host-tokio` | `tokio::drive` | `AsyncFd` |
 //! | `host-monoio` | `monoio::drive` | POLL_ADD on monoio's ring, or its epoll |
-//! | `host-glommio` | `glommio::drive` | the POLL_ADD of a glommio stream, bounded, in a latency queue |
+//! | `host-glommio` | `glommio::drive` | glommio's timers, 50 us doubling to 10 ms, in a latency queue |
 
 #[cfg(feature = "host-glommio")]
 pub mod glommio;

@@ -103,21 +103,27 @@ fn collections_are_the_same_in_both_protocols() {
 /// Fails if an error does not say what was expected and what came, or shows a value.
 #[test]
 fn errors_name_kinds_and_never_values() {
-    refused::<i64>("$6\r\nsecret\r\n", "expected an integer, but a bulk string came");
+    refused::<i64>("$6\r\nsecret\r\n", "expected an integer, but a string with other text came");
     refused::<u8>(":256\r\n", "expected an integer that fits u8, but another one came");
     refused::<u64>("$2\r\n-1\r\n", "expected an integer that fits u64, but another one came");
     refused::<i64>(",1.5\r\n", "expected an integer, but a double came");
     refused::<f64>("+secret\r\n", "expected a number, but a string with other text came");
     refused::<bool>(":2\r\n", "expected 0 or 1, but another integer came");
-    refused::<String>("_\r\n", "expected a string, but a null came");
-    refused::<Vec<String>>("$-1\r\n", "expected an array, but a null came");
+    refused::<String>(
+        "_\r\n",
+        "expected a string, but a null came; read what may be missing as an `Option`",
+    );
+    refused::<Vec<String>>(
+        "$-1\r\n",
+        "expected an array, but a null came; read what may be missing as an `Option`",
+    );
     refused::<Vec<i64>>(
         "*2\r\n:1\r\n+x\r\n",
-        "expected an integer, but a simple string came in element 1",
+        "expected an integer, but a string with other text came in element 1",
     );
     refused::<Vec<Vec<i64>>>(
         "*2\r\n*0\r\n*1\r\n+x\r\n",
-        "expected an integer, but a simple string came in element 1.0",
+        "expected an integer, but a string with other text came in element 1.0",
     );
     refused::<(i64, i64)>("*3\r\n:1\r\n:2\r\n:3\r\n", "expected a list of 2, but a list of 3 came");
     refused::<[i64; 2]>("*1\r\n:1\r\n", "expected a list of 2, but a list of 1 came");
