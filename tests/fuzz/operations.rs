@@ -72,12 +72,7 @@ impl Bytes<'_> {
 ///
 /// # Panics
 /// If the run does not end, breaks a rule, or leaves something behind.
-<<<<<<< HEAD
 pub(crate) fn run(input: &[u8]) {
-=======
-#[allow(unreachable_pub)] // The fuzz target and the replaying test both include this file.
-pub fn run(input: &[u8]) {
->>>>>>> main
     let (seed, rest) = input.split_first().map_or((0, input), |(seed, rest)| (*seed, rest));
     let faults = match seed % 3 {
         0 => SimConfig { seed: u64::from(seed), ..SimConfig::default() },
