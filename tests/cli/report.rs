@@ -1,8 +1,9 @@
 //! What a finished run says.
 
 use super::program::{DOORS, Folder, end};
-use super::server::plain;
+use super::server::{listen, plain};
 use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, Instant};
 
 /// The JSON report has every field that scripts rely on. Fails if one is renamed.
 #[test]
@@ -88,6 +89,28 @@ fn interrupt_gives_the_figures() {
         let result = &folder.report()["result"];
         assert_eq!(result["interrupted"], true);
         assert!(result["requests"].as_u64().unwrap() > 0);
+    }
+}
+
+/// Ctrl-C ends the wait for a server that does not answer. Fails if the connect goes on to its limit.
+#[test]
+fn interrupt_while_connecting() {
+    for door in DOORS {
+        let (came, here) = std::sync::mpsc::channel();
+        let url = listen(move |mut stream| {
+            let _ = came.send(());
+            while stream.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+        });
+        let folder = Folder::new();
+        let child = folder.start(&format!("bench {url} --door {door} --duration 1h"));
+        here.recv_timeout(Duration::from_secs(30)).unwrap();
+        let began = Instant::now();
+        let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        let ended = end(child);
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.err.contains("interrupted before"), "{}", ended.err);
     }
 }
 

@@ -36,7 +36,20 @@ fn wrong_usage() {
 /// A URL's password is in no message. Fails if the address is echoed as it was typed.
 #[test]
 fn url_errors_hide_the_password() {
-    for url in ["redis://me:hunter2@[::1", "redis://:hunter2@host:port", "http://:hunter2@host"] {
+    let urls = [
+        "redis://me:hunter2@[::1",
+        "redis://:hunter2@host:port",
+        "http://:hunter2@host",
+        // Characters that end the part before the host unless they are escaped.
+        "redis://me:123?hunter2@host",
+        "redis://me:123#hunter2@host",
+        "redis://me:123/hunter2@host",
+        "redis://123?hunter2=@host",
+        "hunter2@host",
+        "hunter2:x@host",
+        "redis://me:hunter2@host:0",
+    ];
+    for url in urls {
         let ended = Folder::new().run(&format!("bench {url}"));
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(!ended.err.contains("hunter2"), "{}", ended.err);

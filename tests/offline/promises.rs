@@ -18,7 +18,7 @@ macro_rules! never {
             impl<T: ?Sized> Ambiguous<()> for T {}
             struct Has;
             impl<T: ?Sized + $trait> Ambiguous<Has> for T {}
-            let _ = <$type as Ambiguous<_>>::ask;
+            <$type as Ambiguous<_>>::ask();
         };)+
     };
 }
