@@ -46,7 +46,8 @@ macro_rules! on_each_flavor {
                 on_core(|place| round_trips(place, Flavor::$flavor));
             }
 
-            /// R-010, every typed command inside tokio. Fails if a reply does not read as its method says there.
+            /// R-010, every typed command inside tokio. Fails if a reply does not read as its method
+            /// says there.
             #[test]
             fn typed_commands_hosted() {
                 on_tokio(|place| round_trips(place, Flavor::$flavor));
