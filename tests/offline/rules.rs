@@ -43,6 +43,12 @@ const ALLOWED_COMMENTS: &[&str] = &["tls", "ticket", "resum", "session_"];
 /// Calls of `sleep` in tests: (file, how many, what no event or simulated clock could tell).
 const SLEEPS: &[(&str, usize, &str)] = &[
     ("tests/scripted/placement.rs", 1, "the pauses of scenarios about time, on a core's timer"),
+    (
+        "tests/scripted/misuse.rs",
+        3,
+        "the timers under test, and a task that ends after its starter",
+    ),
+    ("tests/fuzz/operations.rs", 1, "on the simulated clock, which takes no time"),
     ("runtime/tests/io.rs", 5, "the timers under test, and posts spread over the steps of parking"),
     ("tests/cli/program.rs", 1, "waits for another process to say that it listens"),
     ("tests/cli/report.rs", 1, "polls a child process, whose end is no event here"),
