@@ -53,8 +53,6 @@ const SLEEPS: &[(&str, usize, &str)] = &[
     ("tests/cli/program.rs", 1, "waits for another process to say that it listens"),
     ("tests/cli/report.rs", 1, "polls a child process, whose end is no event here"),
     ("tests/cli/server.rs", 1, "the service time of the server that the report is checked against"),
-    ("tests/fuzz/operations.rs", 1, "on the simulated clock, which takes no time"),
-    ("tests/scripted/misuse.rs", 3, "the timers under test"),
     ("tests/hosts/load.rs", 4, "the timers under test"),
     ("tests/hosts/park.rs", 2, "data that arrives between two steps of parking"),
     ("tests/offline/simulation/clock.rs", 1, "on the simulated clock, which takes no time"),
