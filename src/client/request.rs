@@ -96,12 +96,17 @@ impl<P: Place> Passage<P> {
         }
     }
 
+    #[inline]
     fn deadline(&self, engine: &Engine<P::Out>, now: Instant) -> Instant {
-        match self.limit {
-            Limit::At(at) => at,
-            Limit::After(time) => now + time,
-            Limit::Default => engine.options().command_timeout.map_or(Instant::NEVER, |t| now + t),
-        }
+        let time = match self.limit {
+            Limit::At(at) => return at,
+            Limit::After(time) => time,
+            Limit::Default => match engine.options().command_timeout {
+                Some(time) => time,
+                None => return Instant::NEVER,
+            },
+        };
+        engine.from_now(now, time)
     }
 
     /// Submits on the first poll, then waits for the body of the reply.
@@ -227,7 +232,7 @@ impl<P: Place> Passage<P> {
             self.place.with(|engine, now| {
                 let deadline = match limit {
                     Limit::At(at) => at,
-                    Limit::After(time) => now + time,
+                    Limit::After(time) => engine.from_now(now, time),
                     Limit::Default => return,
                 };
                 engine.set_deadline(id, now, deadline);

@@ -40,7 +40,17 @@ impl Deadlines {
     }
 }
 
+/// Times shorter than this are counted from the clock itself, which costs a read of it; for longer
+/// ones the turn's clock does.
+const SHORT: Duration = Duration::from_secs(1);
+
 impl<O: Outside> Engine<O> {
+    /// The instant `time` from now.
+    #[inline]
+    pub(crate) fn from_now(&self, turn: Instant, time: Duration) -> Instant {
+        if time < SHORT { self.out.clock(turn) + time } else { turn + time }
+    }
+
     /// Sees to it that the request ends at `deadline` at the latest.
     #[inline]
     pub(super) fn watch(&mut self, id: CellId, now: Instant, deadline: Instant) {

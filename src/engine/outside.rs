@@ -67,6 +67,12 @@ pub trait Outside {
     /// Say this in the log, after the engine was let go: the subscriber is the user's code.
     fn log(&mut self, line: Line);
 
+    /// The clock as it is, where `turn` may be a little old: a core's turn has lasted for a while
+    /// already when a task submits a command.
+    fn clock(&self, turn: Instant) -> Instant {
+        turn
+    }
+
     /// How busy the placement is. Asked for only when something failed.
     fn pressure(&self) -> Pressure;
 }

@@ -138,6 +138,10 @@ impl Outside for CoreOut {
         self.list();
     }
 
+    fn clock(&self, _turn: Instant) -> Instant {
+        self.local.read_clock()
+    }
+
     fn pressure(&self) -> Pressure {
         let lag = self.local.read_clock().since(self.local.now());
         Pressure {
