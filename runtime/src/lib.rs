@@ -29,4 +29,4 @@ pub mod timer;
 pub use quota::Quota;
 pub use recv::{Progress, Rx};
 pub use send::Batch;
-pub use task::{Panicked, Task};
+pub use task::{Panicked, Task, discard};

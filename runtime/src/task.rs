@@ -290,11 +290,18 @@ impl Tasks {
     }
 }
 
-/// Runs code of the user's whose panic concerns nobody here. What it panicked with is never dropped:
-/// that destructor is theirs too, and may panic again.
+/// Runs code of the user's whose panic concerns nobody here.
 pub(crate) fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        std::mem::forget(payload);
+        discard(payload);
+    }
+}
+
+/// Drops what a caught panic carried. That destructor is the user's too and may panic in its turn;
+/// what it panics with is let be.
+pub fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
     }
 }
 

@@ -665,7 +665,7 @@ impl Place for HostPlace {
             // Its panic must not lose the request, which is on the engine's books by now.
             let woken = catch_unwind(AssertUnwindSafe(|| cx.waker().wake_by_ref()));
             if let Err(payload) = woken {
-                std::mem::forget(payload);
+                hedgerow_runtime::discard(payload);
                 self.discharge(duty);
             }
         }

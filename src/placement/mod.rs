@@ -21,6 +21,6 @@ fn each<T>(list: &mut Vec<T>, act: impl Fn(T)) {
     let mut rest = list.drain(..);
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| rest.by_ref().for_each(&act))) {
         // Its destructor is theirs too.
-        std::mem::forget(payload);
+        hedgerow_runtime::discard(payload);
     }
 }
