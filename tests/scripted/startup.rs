@@ -38,7 +38,7 @@ fn little_locked_memory() {
         limit(Resource::Memlock, most);
         for count in [1, 16] {
             let before = descriptors();
-            match cores(count).require_uring(true).build() {
+            match cores(count).rung(Rung::U2).require_uring(true).build() {
                 Ok(running) => assert_eq!(running.len(), count),
                 Err(error) => {
                     assert!(names(&error, &["memory", "memlock"]), "{count}, {most}: {error}");
