@@ -290,7 +290,7 @@ TARGETS = (
 ELSEWHERE = (
     (
         "warm GET: allocations, locked instructions, instructions",
-        "asserted in benches/ (cargo bench)",
+        "asserted by tests/budget",
     ),
     (
         "hosted Client over pinned cores",

@@ -106,7 +106,7 @@ impl<P: Place> Passage<P> {
                 None => return Instant::NEVER,
             },
         };
-        engine.from_now(now, time)
+        engine.instant_after(now, time)
     }
 
     /// Submits on the first poll, then waits for the body of the reply.
@@ -232,7 +232,7 @@ impl<P: Place> Passage<P> {
             self.place.with(|engine, now| {
                 let deadline = match limit {
                     Limit::At(at) => at,
-                    Limit::After(time) => engine.from_now(now, time),
+                    Limit::After(time) => engine.instant_after(now, time),
                     Limit::Default => return,
                 };
                 engine.set_deadline(id, now, deadline);

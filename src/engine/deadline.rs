@@ -47,7 +47,7 @@ const SHORT: Duration = Duration::from_secs(1);
 impl<O: Outside> Engine<O> {
     /// The instant `time` from now.
     #[inline]
-    pub(crate) fn from_now(&self, turn: Instant, time: Duration) -> Instant {
+    pub(crate) fn instant_after(&self, turn: Instant, time: Duration) -> Instant {
         if time < SHORT { self.out.clock(turn) + time } else { turn + time }
     }
 
