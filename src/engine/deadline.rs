@@ -45,10 +45,10 @@ impl Deadlines {
 const SHORT: Duration = Duration::from_secs(1);
 
 impl<O: Outside> Engine<O> {
-    /// The instant `time` from now.
+    /// The instant `time` from now. No time at all is over already, by the turn's clock too.
     #[inline]
     pub(crate) fn instant_after(&self, turn: Instant, time: Duration) -> Instant {
-        if time < SHORT { self.out.clock(turn) + time } else { turn + time }
+        if time < SHORT && !time.is_zero() { self.out.clock(turn) + time } else { turn + time }
     }
 
     /// Sees to it that the request ends at `deadline` at the latest.
