@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -151,15 +151,4 @@ impl std::fmt::Debug for RawAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RawAddress").field("len", &self.len).finish_non_exhaustive()
     }
-}
-
-/// The pending error of a socket (`SO_ERROR`), cleared by the call.
-pub fn pending_error(fd: &impl AsRawFd) -> Option<io::Error> {
-    let (mut value, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: both out-pointers are valid for the lengths given.
-    let done = unsafe {
-        let to = (&raw mut value).cast();
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, to, &mut len)
-    };
-    (done == 0 && value != 0).then(|| io::Error::from_raw_os_error(value))
 }

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 /// How long a command asks the server to wait.
 ///
-/// A waiting command has a connection of its own while it waits, and no command timeout (R-094,
-///
+/// A command that waits would hold up all others of a shared connection; clients refuse it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// At most so long; the server then answers nil.

@@ -75,8 +75,8 @@ commands! {
     /// Commands on lists.
     ///
     /// Each is also a function of [`command::lists`](self) that builds the command unsent. Those
-    /// that wait take a timeout, of which [`Duration::ZERO`] means for ever; while they wait they
-    /// have a connection of their own and no command timeout.
+    /// that wait take a timeout, of which [`Duration::ZERO`] means for ever; clients refuse them
+    /// on a shared connection, which they would hold up, and have no other kind yet.
     trait ListCommands;
 
     /// Moves an element from an end of one list to an end of another, waiting for one to come.
