@@ -92,6 +92,13 @@ impl Local {
         self.0.tasks.wake_task(waker);
     }
 
+    /// Wakes a task of this core by putting its number on a list: nobody's code runs. Any other waker
+    /// comes back, and all do while a host waits and would have to be called.
+    #[inline(always)]
+    pub fn wake_own(&self, waker: Waker) -> Option<Waker> {
+        self.0.tasks.wake_own(waker)
+    }
+
     /// The clock as of this turn, without a system call. A host's task outside of a turn gets the
     /// clock as it is: the last turn may be long ago.
     #[inline]

@@ -6,11 +6,11 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -99,7 +99,7 @@ thread_local! {
     static HERE: RefCell<Vec<(u16, Rc<Ready>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The tasks that are due.
+/// The tasks of one core, and which of them are due.
 struct Ready {
     due: RefCell<Due>,
     attention: Rc<Attention>,
@@ -107,48 +107,104 @@ struct Ready {
 
 #[derive(Default)]
 struct Due {
-    queue: VecDeque<u32>,
-    /// Per task: its tenant, and whether it is queued already.
-    marks: Vec<Mark>,
+    /// Tasks in the order in which they were woken.
+    queue: Vec<u32>,
+    /// So many of the queue have run in this turn.
+    ran: usize,
+    places: Vec<Place>,
 }
 
-#[derive(Clone, Copy)]
-struct Mark {
+/// A task's place. Its name changes with its tenant.
+struct Place {
     key: TaskKey,
     queued: bool,
+    /// `None` when there is no tenant.
+    job: Option<Pin<Box<dyn Job>>>,
 }
 
 impl Ready {
-    #[inline]
+    #[inline(always)]
     fn push(&self, key: TaskKey) {
-        let mut due = self.due.borrow_mut();
-        if let Some(mark) = due.marks.get_mut(key.index())
-            && mark.key == key
-            && !mark.queued
+        let due = &mut *self.due.borrow_mut();
+        if let Some(place) = due.places.get_mut(key.index())
+            && place.key == key
+            && !place.queued
         {
-            mark.queued = true;
-            due.queue.push_back(key.index() as u32);
+            place.queued = true;
+            due.queue.push(key.index() as u32);
         }
     }
 
-    /// The next task that is due, which may be queued again from now on.
-    #[inline]
-    fn pop(&self) -> Option<TaskKey> {
-        let mut due = self.due.borrow_mut();
-        let index = due.queue.pop_front()?;
-        let mark = due.marks.get_mut(index as usize)?;
-        mark.queued = false;
-        Some(mark.key)
+    /// The next task that is due, which may be queued again from now on, and where it is. It stays
+    /// in its place while it runs: it may spawn and wake, which moves places but no task.
+    #[inline(always)]
+    fn pop(&self) -> Option<(TaskKey, Option<NonNull<dyn Job>>)> {
+        let due = &mut *self.due.borrow_mut();
+        let index = *due.queue.get(due.ran)?;
+        due.ran += 1;
+        let place = due.places.get_mut(index as usize)?;
+        place.queued = false;
+        // SAFETY: the pointer is only borrowed here; nothing is moved out of the pin.
+        let job = place
+            .job
+            .as_mut()
+            .map(|job| unsafe { NonNull::from(job.as_mut().get_unchecked_mut()) });
+        Some((place.key, job))
+    }
+
+    /// Takes a task that has ended out of its place.
+    fn take(&self, at: usize) -> Option<Pin<Box<dyn Job>>> {
+        self.due.borrow_mut().places.get_mut(at)?.job.take()
     }
 }
 
-type Job = Pin<Box<dyn Future<Output = ()>>>;
+/// A task as its core holds it.
+trait Job {
+    /// One step of it. Ready: it has ended, and its outcome is on record.
+    fn step(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()>;
+    /// Its step panicked, which is its outcome.
+    fn panicked(self: Pin<&mut Self>, payload: Box<dyn Any + Send>);
+}
+
+struct Spawned<F: Future> {
+    future: Option<F>,
+    outcome: Rc<Outcome<F::Output>>,
+}
+
+impl<F: Future> Spawned<F> {
+    fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &Outcome<F::Output>) {
+        // SAFETY: the future is pinned with its owner: it is never moved out, only dropped in place.
+        // The rest is not.
+        unsafe {
+            let this = self.get_unchecked_mut();
+            (Pin::new_unchecked(&mut this.future), &this.outcome)
+        }
+    }
+}
+
+impl<F: Future> Job for Spawned<F> {
+    #[inline]
+    fn step(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let (mut future, outcome) = self.parts();
+        let Some(running) = future.as_mut().as_pin_mut() else { return Poll::Ready(()) };
+        let Poll::Ready(value) = running.poll(context) else { return Poll::Pending };
+        // Before the outcome: a destructor that panics is the outcome.
+        future.set(None);
+        outcome.end(Ok(value));
+        Poll::Ready(())
+    }
+
+    fn panicked(self: Pin<&mut Self>, payload: Box<dyn Any + Send>) {
+        let (mut future, outcome) = self.parts();
+        quietly(|| future.set(None));
+        outcome.end(Err(payload));
+    }
+}
 
 /// The tasks of one core.
 pub(crate) struct Tasks {
     core: u16,
     ready: Rc<Ready>,
-    jobs: RefCell<Vec<Option<Job>>>,
     free: RefCell<Vec<u32>>,
     live: Cell<usize>,
 }
@@ -159,13 +215,7 @@ impl Tasks {
         let core = enlist(reach);
         let ready = Rc::new(Ready { due: RefCell::default(), attention });
         HERE.with_borrow_mut(|here| here.push((core, ready.clone())));
-        Tasks {
-            core,
-            ready,
-            jobs: RefCell::default(),
-            free: RefCell::default(),
-            live: Cell::new(0),
-        }
+        Tasks { core, ready, free: RefCell::default(), live: Cell::new(0) }
     }
 
     /// Tasks that have not ended.
@@ -175,12 +225,13 @@ impl Tasks {
 
     /// Whether a task is due.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.ready.due.borrow().queue.is_empty()
+        self.ready_len() > 0
     }
 
     /// How many tasks are due.
     pub(crate) fn ready_len(&self) -> usize {
-        self.ready.due.borrow().queue.len()
+        let due = self.ready.due.borrow();
+        due.queue.len() - due.ran
     }
 
     pub(crate) fn wake(&self, key: TaskKey) {
@@ -190,47 +241,46 @@ impl Tasks {
     /// Wakes a task, one of this core without a look at the thread's cores.
     #[inline]
     pub(crate) fn wake_task(&self, waker: Waker) {
-        let key = TaskKey(waker.data() as u64);
-        if std::ptr::eq(waker.vtable(), &VTABLE) && key.core() == self.core {
-            // Its drop would do nothing, through a pointer.
-            std::mem::forget(waker);
-            self.ready.push(key);
-            if self.ready.attention.is_parked() {
-                self.ready.attention.call();
-            }
-        } else {
+        if let Some(waker) = self.wake_own(waker) {
             waker.wake();
         }
     }
 
+    /// Wakes a task of this core, which puts its number on a list and runs nobody's code. Any other
+    /// waker comes back, and all do while a host waits, which would have to be called.
+    #[inline(always)]
+    pub(crate) fn wake_own(&self, waker: Waker) -> Option<Waker> {
+        let key = TaskKey(waker.data() as u64);
+        let is_own = std::ptr::eq(waker.vtable(), &VTABLE) && key.core() == self.core;
+        if !is_own || self.ready.attention.is_parked() {
+            return Some(waker);
+        }
+        // Its drop would do nothing, through a pointer.
+        std::mem::forget(waker);
+        self.ready.push(key);
+        None
+    }
+
     /// Adds a task; it runs in the next turn's task phase.
     pub(crate) fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
-        let slot = Rc::new(Outcome { value: RefCell::new(None), waker: RefCell::new(None) });
-        let task = Task { outcome: slot.clone() };
-        let job = Box::pin(async move {
-            let ended = Caught(Some(future)).await;
-            *slot.value.borrow_mut() = Some(ended);
-            let waker = slot.waker.borrow_mut().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        });
-        self.add(job);
+        let outcome = Rc::new(Outcome { value: RefCell::new(None), waker: RefCell::new(None) });
+        let task = Task { outcome: outcome.clone() };
+        self.add(Box::pin(Spawned { future: Some(future), outcome }));
         task
     }
 
-    fn add(&self, job: Job) {
-        let mut jobs = self.jobs.borrow_mut();
+    fn add(&self, job: Pin<Box<dyn Job>>) {
         let mut due = self.ready.due.borrow_mut();
-        let index = self.free.borrow_mut().pop().unwrap_or(jobs.len() as u32);
-        if index as usize == jobs.len() {
-            jobs.push(None);
-            due.marks.push(Mark { key: TaskKey::new(self.core, index, 0), queued: false });
+        let places = &mut due.places;
+        let index = self.free.borrow_mut().pop().unwrap_or(places.len() as u32);
+        if index as usize == places.len() {
+            let key = TaskKey::new(self.core, index, 0);
+            places.push(Place { key, queued: false, job: None });
         }
-        jobs[index as usize] = Some(job);
-        let key = due.marks[index as usize].key;
+        places[index as usize].job = Some(job);
+        let key = places[index as usize].key;
         self.live.set(self.live.get() + 1);
-        drop((jobs, due));
+        drop(due);
         self.ready.push(key);
         self.ready.attention.call();
     }
@@ -238,35 +288,50 @@ impl Tasks {
     /// Runs the tasks that are due now, each once; what they wake runs in the next turn, so that a
     /// task that always wakes itself cannot hold up the ring (trap 8).
     pub(crate) fn run(&self) {
-        for _ in 0..self.ready_len() {
-            let Some(key) = self.ready.pop() else { break };
-            self.poll(key);
+        let due_now = self.ready_len();
+        for _ in 0..due_now {
+            let Some((key, job)) = self.ready.pop() else { break };
+            if let Some(job) = job {
+                self.poll(key, job);
+            }
         }
+        let due = &mut *self.ready.due.borrow_mut();
+        due.queue.drain(..due.ran);
+        due.ran = 0;
     }
 
-    fn poll(&self, key: TaskKey) {
-        let at = key.index();
-        // Taken out while it runs, so that it may spawn and wake.
-        let Some(mut job) = self.jobs.borrow_mut()[at].take() else { return };
+    #[inline(always)]
+    fn poll(&self, key: TaskKey, mut job: NonNull<dyn Job>) {
         // Its drop would do nothing, through a pointer.
         let waker = ManuallyDrop::new(waker(key));
         let mut context = Context::from_waker(&waker);
-        // The future's own panics are its outcome; an output that nobody wants may panic as it goes.
-        let mut pending = false;
-        quietly(|| pending = job.as_mut().poll(&mut context).is_pending());
-        if pending {
-            self.jobs.borrow_mut()[at] = Some(job);
-            return;
+        // SAFETY: the task is in a box of its own, which only `end` below and `clear` take out of its
+        // place. `clear` runs when the core is dropped or shut down, and whoever turns it has it
+        // borrowed meanwhile. It was pinned there and is not moved; nobody else refers to it, since
+        // a place is only looked into here, and a task that runs is not run again inside itself.
+        let mut job = unsafe { Pin::new_unchecked(job.as_mut()) };
+        match catch_unwind(AssertUnwindSafe(|| job.as_mut().step(&mut context))) {
+            Ok(Poll::Pending) => return,
+            Ok(Poll::Ready(())) => {}
+            // Whoever waits for it may panic when it is woken.
+            Err(payload) => quietly(|| job.as_mut().panicked(payload)),
         }
+        self.bury(key.index());
+    }
+
+    /// Drops a task that has ended. An output that nobody wants may panic as it goes.
+    #[inline(never)]
+    fn bury(&self, at: usize) {
+        let job = self.ready.take(at);
         self.end(at);
         quietly(|| drop(job));
     }
 
     fn end(&self, at: usize) {
-        let marks = &mut self.ready.due.borrow_mut().marks;
+        let places = &mut self.ready.due.borrow_mut().places;
         let mask = (1 << TaskKey::GENERATION_BITS) - 1;
-        let generation = ((marks[at].key.0 >> TaskKey::INDEX_BITS) & mask) as u32;
-        marks[at].key = TaskKey::new(self.core, at as u32, generation.wrapping_add(1));
+        let generation = ((places[at].key.0 >> TaskKey::INDEX_BITS) & mask) as u32;
+        places[at].key = TaskKey::new(self.core, at as u32, generation.wrapping_add(1));
         self.free.borrow_mut().push(at as u32);
         self.live.set(self.live.get() - 1);
     }
@@ -274,9 +339,10 @@ impl Tasks {
     /// Drops every task, also those that are spawned by the drops.
     pub(crate) fn clear(&self) {
         loop {
-            let jobs: Vec<(usize, Job)> = {
-                let mut jobs = self.jobs.borrow_mut();
-                jobs.iter_mut().enumerate().filter_map(|(i, j)| Some((i, j.take()?))).collect()
+            let jobs: Vec<(usize, Pin<Box<dyn Job>>)> = {
+                let places = &mut self.ready.due.borrow_mut().places;
+                let places = places.iter_mut().enumerate();
+                places.filter_map(|(at, place)| Some((at, place.job.take()?))).collect()
             };
             if jobs.is_empty() {
                 return;
@@ -328,35 +394,23 @@ fn enlist(reach: Arc<Reach>) -> u16 {
     free as u16
 }
 
-/// A future whose panics, those of its destructor included, become its outcome.
-struct Caught<F>(Option<F>);
-
-impl<F: Future> Future for Caught<F> {
-    type Output = Result<F::Output, Box<dyn Any + Send>>;
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the field is pinned with its owner: it is never moved out, only dropped in place.
-        let mut inner = unsafe { self.map_unchecked_mut(|caught| &mut caught.0) };
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            let polled = inner.as_mut().as_pin_mut().map(|future| future.poll(cx));
-            if matches!(polled, Some(Poll::Ready(_))) {
-                inner.set(None);
-            }
-            polled
-        }));
-        match polled {
-            Ok(Some(Poll::Ready(value))) => Poll::Ready(Ok(value)),
-            Ok(_) => Poll::Pending,
-            Err(panic) => {
-                quietly(|| inner.set(None));
-                Poll::Ready(Err(panic))
-            }
-        }
-    }
-}
-
 struct Outcome<T> {
     value: RefCell<Option<Result<T, Box<dyn Any + Send>>>>,
     waker: RefCell<Option<Waker>>,
+}
+
+impl<T> Outcome<T> {
+    /// Records it and wakes whoever waits for it. One that is on record stays: then it was this wake
+    /// that panicked.
+    fn end(&self, ended: Result<T, Box<dyn Any + Send>>) {
+        if self.value.borrow().is_none() {
+            *self.value.borrow_mut() = Some(ended);
+        }
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 /// A spawned task. Awaiting it gives its output; dropping it lets it run on.

@@ -23,8 +23,15 @@ impl Instant {
     }
 
     /// Nanoseconds since the clock's start.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
+    }
+
+    /// The instant `ns` nanoseconds later; saturates at [`Instant::NEVER`].
+    #[inline]
+    pub const fn plus_nanos(self, ns: u64) -> Instant {
+        Instant(self.0.saturating_add(ns))
     }
 
     /// Reads `CLOCK_MONOTONIC`.
@@ -36,6 +43,7 @@ impl Instant {
     }
 
     /// Time from `earlier` to `self`, zero if `earlier` is later.
+    #[inline]
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -51,6 +59,7 @@ impl Instant {
 }
 
 /// A duration as nanoseconds, capped at the clock's range (584 years).
+#[inline]
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -58,6 +67,7 @@ fn nanos(d: Duration) -> u64 {
 impl Add<Duration> for Instant {
     type Output = Instant;
     /// Saturates at [`Instant::NEVER`].
+    #[inline]
     fn add(self, d: Duration) -> Instant {
         Instant(self.0.saturating_add(nanos(d)))
     }

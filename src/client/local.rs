@@ -11,14 +11,14 @@ use hedgerow_runtime::buffer::LocalBytes;
 use hedgerow_runtime::core::Local;
 
 use super::door::Door;
-use super::request::{Passage, Place, Request};
+use super::request::{Passage, Place, Read, Request};
 use super::states::LocalStates;
 use crate::command::{Command, ToArg, strings};
 use crate::config::Options;
 use crate::engine::Counters;
 use crate::error::Error;
 use crate::placement::core::{CoreDesk, CorePlace};
-use crate::resp::{Frame, FromReply, ServerError};
+use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
 /// dropping the last clone closes them, and every request still waiting ends with an error.
@@ -140,7 +140,7 @@ impl Door for LocalClient {
     type Kept = LocalBytes;
     type Request<R: FromReply<LocalBytes>> = LocalRequest<R>;
 
-    #[inline]
+    #[inline(always)]
     fn send<R: FromReply<LocalBytes>>(&self, command: Command<R>) -> LocalRequest<R> {
         LocalRequest(Request::new(self.shared.place.clone(), command))
     }
@@ -186,7 +186,7 @@ impl<R> LocalRequest<R> {
 
 impl<R: FromReply<LocalBytes>> Future for LocalRequest<R> {
     type Output = Result<R, Error>;
-    #[inline]
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(cx)
     }
@@ -209,21 +209,25 @@ impl<T, F: FnOnce(Frame<'_>) -> T + Unpin> Future for WithReply<F> {
     type Output = Result<T, Error>;
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let body = match this.passage.poll_body(cx) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(body)) => body,
-            Poll::Ready(Err(error)) => {
-                return Poll::Ready(Err(this.passage.explain(error)));
-            }
-        };
-        let frame = body.reply().frame();
-        let shown = match (ServerError::from_frame(&frame), this.show.take()) {
-            (Some(error), _) => Err(Error::server(error).with_command(this.passage.name())),
+        this.passage.poll_with(cx, Show(&mut this.show))
+    }
+}
+
+/// Shows a reply in place; a server's error is an error.
+struct Show<'a, F>(&'a mut Option<F>);
+
+impl<K: Kept, T, F: FnOnce(Frame<'_>) -> T> Read<K> for Show<'_, F> {
+    type Value = T;
+    const PLAIN: bool = false;
+
+    #[inline]
+    fn read(self, reply: Reply<'_, K>) -> Result<T, Error> {
+        let frame = reply.frame();
+        match (ServerError::from_frame(&frame), self.0.take()) {
+            (Some(error), _) => Err(Error::server(error)),
             (None, Some(show)) => Ok(show(frame)),
             (None, None) => Err(Error::closed()),
-        };
-        this.passage.give_back(body);
-        Poll::Ready(shown)
+        }
     }
 }
 

@@ -2,18 +2,17 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::ops::DerefMut;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use hedgerow_runtime::time::Instant;
 
 use crate::command::Command;
-use crate::connection::Encoded;
-use crate::engine::{Body, CellId, Engine, KeptOf, Outside, Redeemed, Submitted};
+use crate::engine::{Body, CellId, Engine, Found, KeptOf, Outside, Submitted};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::resp::{FromReply, Reply, ServerError};
+use crate::resp::{FromReply, Kept, Reply, ServerError};
 
 /// A placement's door to its engine.
 pub(crate) trait Place: Clone + Unpin {
@@ -25,8 +24,16 @@ pub(crate) trait Place: Clone + Unpin {
     /// Lets `f` have the engine, and acts on what it asked for afterwards.
     fn with<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>, Instant) -> T) -> T;
 
-    /// As [`Place::with`], for an `f` that asks for nothing.
-    fn look<T>(&self, f: impl FnOnce(&mut Engine<Self::Out>) -> T) -> T;
+    /// Whether nobody waits for the engine while somebody has it.
+    const ALONE: bool;
+
+    /// The engine, for as long as this lives.
+    type Look<'a>: DerefMut<Target = Engine<Self::Out>>
+    where
+        Self: 'a;
+
+    /// Has the engine, for what asks nothing of the outside.
+    fn look(&self) -> Self::Look<'_>;
 
     /// As [`Place::with`], for an `f` that queues a command on behalf of the task of `cx`: what it
     /// asks to be sent may wait until that task comes back, which is then its duty.
@@ -41,31 +48,74 @@ pub(crate) trait Place: Clone + Unpin {
     fn discharge(&self, duty: &mut Self::Duty);
 }
 
-/// When a request gives up.
+/// When a request gives up. Like all that a passage is made of it is fully written at once: a move
+/// that has to wait for half-written words costs more than the words.
 #[derive(Clone, Copy)]
-enum Limit {
-    /// After the client's `command_timeout`.
-    Default,
-    /// At this instant.
-    At(Instant),
-    /// So long after its first poll.
-    After(Duration),
+struct Limit {
+    basis: Basis,
+    ns: u64,
 }
 
-enum State {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    /// The client's `command_timeout`; `ns` says nothing.
+    Default,
+    /// At this instant of the clock.
+    At,
+    /// So long after the first poll.
+    After,
+}
+
+impl Limit {
+    const DEFAULT: Limit = Limit { basis: Basis::Default, ns: 0 };
+
+    fn at(at: Instant) -> Limit {
+        Limit { basis: Basis::At, ns: at.as_nanos() }
+    }
+
+    fn after(time: Duration) -> Limit {
+        Limit { basis: Basis::After, ns: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
     New,
-    Taken(CellId),
+    Taken,
     Over,
+}
+
+/// What is made of a reply. A trait and not a closure, so that it becomes part of the poll.
+pub(crate) trait Read<K> {
+    /// The outcome.
+    type Value;
+    /// Whether only this crate's code runs in it.
+    const PLAIN: bool;
+
+    fn read(self, reply: Reply<'_, K>) -> Result<Self::Value, Error>;
+}
+
+/// Reads an `R`; a server's error is an error.
+pub(crate) struct Convert<R>(PhantomData<R>);
+
+impl<K: Kept, R: FromReply<K>> Read<K> for Convert<R> {
+    type Value = R;
+    const PLAIN: bool = R::PLAIN;
+
+    #[inline(always)]
+    fn read(self, reply: Reply<'_, K>) -> Result<R, Error> {
+        read(reply)
+    }
 }
 
 /// A request under way, without the type of its reply.
 pub(crate) struct Passage<P: Place> {
-    place: P,
     command: Command<()>,
-    /// A long command's bytes, shared with the write queue instead of copied.
-    long: Option<Bytes>,
+    place: P,
     limit: Limit,
-    state: State,
+    /// Its cell, while it is taken.
+    id: CellId,
+    stage: Stage,
     duty: P::Duty,
 }
 
@@ -73,13 +123,14 @@ pub(crate) struct Passage<P: Place> {
 const LONG: usize = 16 << 10;
 
 impl<P: Place> Passage<P> {
+    #[inline(always)]
     pub(crate) fn new(place: P, command: Command<()>) -> Passage<P> {
         Passage {
-            place,
             command,
-            long: None,
-            limit: Limit::Default,
-            state: State::New,
+            place,
+            limit: Limit::DEFAULT,
+            id: CellId { index: 0, generation: 0 },
+            stage: Stage::New,
             duty: P::Duty::default(),
         }
     }
@@ -89,108 +140,152 @@ impl<P: Place> Passage<P> {
     }
 
     #[inline]
-    fn encoded(&self) -> Encoded<'_> {
-        match &self.long {
-            Some(bytes) => Encoded::Long(bytes),
-            None => Encoded::Short(self.command.bytes()),
+    fn deadline(&self, engine: &Engine<P::Out>, now: Instant) -> Instant {
+        match self.limit.basis {
+            Basis::Default => engine.default_deadline(now),
+            Basis::At => Instant::from_nanos(self.limit.ns),
+            Basis::After => engine.after_nanos(now, self.limit.ns),
         }
     }
 
-    #[inline]
-    fn deadline(&self, engine: &Engine<P::Out>, now: Instant) -> Instant {
-        let time = match self.limit {
-            Limit::At(at) => return at,
-            Limit::After(time) => time,
-            Limit::Default => match engine.options().command_timeout {
-                Some(time) => time,
-                None => return Instant::NEVER,
-            },
-        };
-        engine.instant_after(now, time)
-    }
-
-    /// Submits on the first poll, then waits for the body of the reply.
-    #[inline]
-    pub(crate) fn poll_body(
+    /// Submits on the first poll, then waits for the reply and hands it to `read`.
+    #[inline(always)]
+    pub(crate) fn poll_with<W: Read<KeptOf<P::Out>>>(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Body<KeptOf<P::Out>>, Error>> {
-        let id = match self.state {
-            State::Taken(id) => id,
-            State::New => return self.submit(cx),
-            State::Over => {
-                let text = "a finished request was polled again";
-                return Poll::Ready(Err(Error::new(ErrorKind::Closed, Fate::NotSent, text)));
-            }
-        };
+        read: W,
+    ) -> Poll<Result<W::Value, Error>> {
+        if self.stage != Stage::Taken {
+            return match self.submit(cx) {
+                None => Poll::Pending,
+                Some(error) => Poll::Ready(Err(error)),
+            };
+        }
         self.place.discharge(&mut self.duty);
-        loop {
-            match self.place.look(|engine| engine.redeem(id, cx.waker())) {
-                Redeemed::Ready(outcome) => {
-                    self.state = State::Over;
-                    return Poll::Ready(outcome);
-                }
-                Redeemed::Pending => return Poll::Pending,
-                Redeemed::OtherWaker => {
-                    if self.wait_with(id, cx.waker().clone()) {
-                        return Poll::Pending;
-                    }
-                }
-                Redeemed::Admitted => {
-                    let mut duty = std::mem::take(&mut self.duty);
-                    let encoded = self.encoded();
-                    self.place.queue(&mut duty, cx, |engine, now| {
-                        engine.queue_admitted(now, id, &encoded);
-                    });
-                    self.duty = duty;
-                }
+        let mut engine = self.place.look();
+        match engine.look_for(self.id, cx.waker()) {
+            Found::Nothing => return Poll::Pending,
+            Found::Short => {}
+            found => {
+                drop(engine);
+                return self.poll_rarely(found, cx, read);
             }
         }
+        self.stage = Stage::Over;
+        let value = if W::PLAIN && P::ALONE {
+            // Nobody's code runs in here, so the bytes need not be moved out first.
+            let value = read.read(engine.short(self.id).scalar());
+            engine.release(self.id);
+            drop(engine);
+            value
+        } else {
+            let short = *engine.short(self.id);
+            engine.release(self.id);
+            drop(engine);
+            read.read(short.scalar())
+        };
+        Poll::Ready(value.map_err(|error| error.with_command(self.name())))
+    }
+
+    /// Goes on with what is not a short scalar: another reply, none at all, or a request that was told
+    /// of room or is polled by another task than before.
+    #[inline(never)]
+    fn poll_rarely<W: Read<KeptOf<P::Out>>>(
+        &mut self,
+        found: Found,
+        cx: &mut Context<'_>,
+        read: W,
+    ) -> Poll<Result<W::Value, Error>> {
+        match found {
+            Found::Admitted => self.queue_admitted(cx),
+            Found::OtherWaker if self.wait_with(cx.waker().clone()) => return Poll::Pending,
+            Found::Outcome => return Poll::Ready(self.redeem(read)),
+            Found::OtherWaker | Found::Nothing | Found::Short => {}
+        }
+        self.poll_with(cx, read)
+    }
+
+    fn redeem<W: Read<KeptOf<P::Out>>>(&mut self, read: W) -> Result<W::Value, Error> {
+        self.stage = Stage::Over;
+        let redeemed = self.place.look().redeem(self.id);
+        let body = redeemed.map_err(|error| self.explain(error))?;
+        let value = read.read(body.reply());
+        if let Body::Pooled(memory) = body {
+            self.place.look().give_back(memory);
+        }
+        value.map_err(|error| error.with_command(self.name()))
+    }
+
+    #[cold]
+    fn queue_admitted(&mut self, cx: &mut Context<'_>) {
+        let id = self.id;
+        let mut duty = std::mem::take(&mut self.duty);
+        let encoded = self.command.encoded();
+        self.place.queue(&mut duty, cx, |engine, now| engine.queue_admitted(now, id, &encoded));
+        self.duty = duty;
     }
 
     /// Records the waker. `false`: look again. The replaced one is dropped outside the engine.
-    fn wait_with(&self, id: CellId, waker: Waker) -> bool {
-        let recorded = self.place.look(|engine| engine.await_with(id, waker));
+    #[cold]
+    fn wait_with(&self, waker: Waker) -> bool {
+        let recorded = self.place.look().await_with(self.id, waker);
         recorded.is_ok()
     }
 
-    #[inline]
-    fn submit(&mut self, cx: &mut Context<'_>) -> Poll<Result<Body<KeptOf<P::Out>>, Error>> {
-        if self.command.bytes().len() >= LONG {
-            self.long = Some(self.command.share());
+    /// Submits the command, or says why not.
+    #[inline(never)]
+    fn submit(&mut self, cx: &mut Context<'_>) -> Option<Error> {
+        if self.stage == Stage::Over {
+            let text = "a finished request was polled again";
+            return Some(Error::new(ErrorKind::Closed, Fate::NotSent, text));
+        }
+        if !self.command.is_plain() || self.command.bytes().len() >= LONG {
+            let allow_admin = self.place.look().options().allow_admin;
+            if let Err(error) = self.prepare(allow_admin) {
+                self.stage = Stage::Over;
+                return Some(self.explain(error));
+            }
         }
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
         let taken = self.place.queue(&mut duty, cx, |engine, now| {
-            if let Err(error) = self.check(engine) {
-                return Submitted::Refused(error, waker);
-            }
-            engine.submit(&self.encoded(), now, self.deadline(engine, now), waker)
+            engine.submit(&self.command.encoded(), now, self.deadline(engine, now), waker)
         });
         self.duty = duty;
         match taken {
-            Submitted::Taken(id) => {
-                self.state = State::Taken(id);
-                Poll::Pending
+            Submitted::Queued(id) => {
+                (self.id, self.stage) = (id, Stage::Taken);
+                self.command.forget_text();
+                None
+            }
+            Submitted::Waits(id) => {
+                (self.id, self.stage) = (id, Stage::Taken);
+                None
             }
             Submitted::Refused(error, _waker) => {
-                self.state = State::Over;
-                Poll::Ready(Err(self.explain(error)))
+                self.stage = Stage::Over;
+                Some(self.explain(error))
             }
         }
     }
 
-    #[inline]
-    fn check(&self, engine: &Engine<P::Out>) -> Result<(), Error> {
-        self.command.check(engine.options().allow_admin)?;
+    /// Looks closely at what is not plain or not short: what may not be sent is refused, and what is
+    /// long is shared with the write queue instead of copied.
+    #[cold]
+    fn prepare(&mut self, allow_admin: bool) -> Result<(), Error> {
+        self.command.check(allow_admin)?;
         if self.command.block().is_some() {
             let text = "it waits on the server, and would hold up every other command on a shared \
                         connection: use its form without a timeout";
             return Err(Error::new(ErrorKind::Refused, Fate::NotSent, text));
         }
-        if self.command.bytes().len() > u32::MAX as usize {
+        let len = self.command.bytes().len();
+        if len > u32::MAX as usize {
             let text = "a command of more than 4 GiB cannot be sent: split its arguments";
             return Err(Error::new(ErrorKind::Refused, Fate::NotSent, text));
+        }
+        if len >= LONG {
+            self.command.share();
         }
         Ok(())
     }
@@ -203,51 +298,39 @@ impl<P: Place> Passage<P> {
         if !ran_out || error.timeout().is_some() {
             return error;
         }
-        let had = match self.limit {
-            Limit::Default => self.place.with(|engine, _| engine.options().command_timeout),
-            Limit::After(time) => Some(time),
-            Limit::At(_) => None,
+        let had = match self.limit.basis {
+            Basis::Default => self.place.with(|engine, _| engine.options().command_timeout),
+            Basis::After => Some(Duration::from_nanos(self.limit.ns)),
+            Basis::At => None,
         };
         error.with_timeout(had)
     }
 
-    /// Gives memory of the body back to the engine, where that pays.
-    #[inline]
-    pub(crate) fn give_back(&self, body: Body<KeptOf<P::Out>>) {
-        if matches!(body, Body::Pooled(_)) {
-            self.give_back_memory(body);
-        }
-    }
-
-    #[inline(never)]
-    fn give_back_memory(&self, body: Body<KeptOf<P::Out>>) {
-        if let Body::Pooled(memory) = body {
-            self.place.look(|engine| engine.give_back(memory));
-        }
-    }
-
     fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
-        if let State::Taken(id) = self.state {
+        if self.stage == Stage::Taken {
             self.place.with(|engine, now| {
-                let deadline = match limit {
-                    Limit::At(at) => at,
-                    Limit::After(time) => engine.instant_after(now, time),
-                    Limit::Default => return,
-                };
-                engine.set_deadline(id, now, deadline);
+                engine.set_deadline(self.id, now, self.deadline(engine, now));
             });
         }
     }
 }
 
 impl<P: Place> Drop for Passage<P> {
+    #[inline(always)]
     fn drop(&mut self) {
-        if let State::Taken(id) = self.state {
-            // What the cell held is the user's: dropped after the engine is let go.
-            let _held = self.place.with(|engine, _| engine.abandon(id));
+        if self.stage == Stage::Taken {
+            self.abandon();
         }
         self.place.discharge(&mut self.duty);
+    }
+}
+
+impl<P: Place> Passage<P> {
+    #[cold]
+    fn abandon(&mut self) {
+        // What the cell held is the user's: dropped after the engine is let go.
+        let _held = self.place.with(|engine, _| engine.abandon(self.id));
     }
 }
 
@@ -260,21 +343,22 @@ pub(crate) struct Request<P: Place, R> {
 }
 
 impl<P: Place, R> Request<P, R> {
+    #[inline(always)]
     pub(crate) fn new(place: P, command: Command<R>) -> Request<P, R> {
         Request { passage: Passage::new(place, command.returning()), reply: PhantomData }
     }
 
     pub(crate) fn deadline(&mut self, at: std::time::Instant) {
-        self.passage.set_limit(Limit::At(Instant::from_std(at)));
+        self.passage.set_limit(Limit::at(Instant::from_std(at)));
     }
 
     #[cfg(feature = "hosted")]
     pub(crate) fn deadline_at(&mut self, at: Instant) {
-        self.passage.set_limit(Limit::At(at));
+        self.passage.set_limit(Limit::at(at));
     }
 
     pub(crate) fn timeout(&mut self, time: Duration) {
-        self.passage.set_limit(Limit::After(time));
+        self.passage.set_limit(Limit::after(time));
     }
 
     pub(crate) fn into_passage(self) -> Passage<P> {
@@ -285,27 +369,15 @@ impl<P: Place, R> Request<P, R> {
 impl<P: Place, R: FromReply<KeptOf<P::Out>>> Future for Request<P, R> {
     type Output = Result<R, Error>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let outcome = match this.passage.poll_body(cx) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(outcome) => outcome,
-        };
-        Poll::Ready(match outcome {
-            Ok(body) => {
-                let value = read(body.reply());
-                this.passage.give_back(body);
-                value.map_err(|e| e.with_command(this.passage.name()))
-            }
-            Err(error) => Err(this.passage.explain(error)),
-        })
+        self.get_mut().passage.poll_with(cx, Convert(PhantomData))
     }
 }
 
 /// A reply as a value; a server's error is an error.
-#[inline]
-pub(crate) fn read<K: crate::resp::Kept, R: FromReply<K>>(reply: Reply<'_, K>) -> Result<R, Error> {
+#[inline(always)]
+pub(crate) fn read<K: Kept, R: FromReply<K>>(reply: Reply<'_, K>) -> Result<R, Error> {
     let frame = reply.frame();
     if frame.is_error()
         && let Some(error) = ServerError::from_frame(&frame)

@@ -1,12 +1,11 @@
 //! The arguments of a command, written as RESP while they are given.
+use super::encoded::Encoded;
 use super::put::Put;
+use super::table::PlainWords;
+use super::text::Text;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write as _;
-
-/// Longest command, in bytes of RESP, that needs no allocation: as much as two cache lines hold
-/// beside the rest of a command, and enough for a SET of a 16 byte key to 64 bytes.
-pub const INLINE_BYTES: usize = 110;
 
 /// Longest argument that is sent, in bytes: servers close the connection, and with it everything
 /// else in flight there, on a longer one (`proto-max-bulk-len`, 512 MiB unless configured).
@@ -17,34 +16,29 @@ pub const ARG_BYTES_MAX: usize = 512 << 20;
 pub(crate) struct Head {
     spec: u16,
     words: u8,
+    plain_words: PlainWords,
     bytes: &'static [u8],
 }
 
 impl Head {
     /// The head of the table's row `spec`, whose name has `words` words.
     pub(crate) const fn new(spec: u16, words: u8, bytes: &'static [u8]) -> Head {
-        assert!(bytes.len() <= INLINE_BYTES);
-        Head { spec, words, bytes }
+        Head { spec, words, plain_words: PlainWords::of(spec), bytes }
     }
-}
-
-/// The bytes, in place, on the heap, or, once complete, shared with whoever sends them.
-#[derive(Clone)]
-enum Text {
-    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
-    Heap(Vec<u8>),
-    Shared(Bytes),
 }
 
 /// The arguments of one command on their way into its bytes.
 ///
 /// Handed to [`ToArg::write_arg`] and [`ToArgs::write_args`]; each call of [`Args::bulk`] adds one
-/// argument. Nothing is allocated until the command passes [`INLINE_BYTES`].
+/// argument. The memory of short commands is used again, so that nothing is allocated for them.
 #[derive(Clone)]
 pub struct Args {
     text: Text,
     count: u32,
     spec: u16,
+    plain_words: PlainWords,
+    /// Complete, and nothing more has to be looked at before it is sent.
+    plain: bool,
     oversize: bool,
 }
 
@@ -53,16 +47,18 @@ const NO_SPEC: u16 = u16::MAX;
 
 impl Args {
     /// Begins a command of the table.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(head: Head) -> Args {
-        let mut bytes = [0; INLINE_BYTES];
-        let len = head.bytes.len();
-        // `Head::new` has asserted that it fits.
-        if let Some(start) = bytes.get_mut(..len) {
-            start.copy_from_slice(head.bytes);
+        let mut text = Text::new();
+        text.own().extend_from_slice(head.bytes);
+        Args {
+            text,
+            count: u32::from(head.words),
+            spec: head.spec,
+            plain_words: head.plain_words,
+            plain: false,
+            oversize: false,
         }
-        let text = Text::Inline { len: len as u8, bytes };
-        Args { text, count: u32::from(head.words), spec: head.spec, oversize: false }
     }
 
     /// Begins a command whose name is yet to be written.
@@ -71,21 +67,21 @@ impl Args {
     }
 
     /// Adds one argument.
-    #[inline]
+    #[inline(always)]
     pub fn bulk(&mut self, arg: &[u8]) {
         self.count = self.count.saturating_add(1);
-        if let Text::Inline { len, bytes } = &mut self.text {
-            let start = usize::from(*len);
-            // Two bytes of CRLF and at most six of `$nnn\r\n` for what fits at all.
-            if arg.len() <= INLINE_BYTES
-                && let Some(room) = bytes.get_mut(start..start + bulk_len(arg.len()))
-                && fill(room, arg).is_some()
-            {
-                *len = (start + bulk_len(arg.len())) as u8;
-                return;
+        let len = arg.len();
+        let digit = |value: usize| b'0' + (value % 10) as u8;
+        let text = self.text.own();
+        match len {
+            0..10 => text.extend_from_slice(&[b'$', digit(len), b'\r', b'\n']),
+            10..100 => {
+                text.extend_from_slice(&[b'$', digit(len / 10), digit(len), b'\r', b'\n']);
             }
+            _ => return self.long_bulk(arg),
         }
-        self.bulk_on_heap(arg);
+        text.extend_from_slice(arg);
+        text.extend_from_slice(b"\r\n");
     }
 
     /// Adds an integer argument, in decimal.
@@ -142,101 +138,66 @@ impl Args {
         self.bulk(text.strip_suffix(b".0").unwrap_or(text));
     }
 
-    /// Adds an argument to a command that is, or now becomes, too long for its place.
-    #[cold]
-    fn bulk_on_heap(&mut self, arg: &[u8]) {
+    /// Adds an argument whose length has three digits and more.
+    #[inline(never)]
+    fn long_bulk(&mut self, arg: &[u8]) {
         if arg.len() > ARG_BYTES_MAX {
             // Never sent: the command is refused, so it need not hold the bytes either.
             self.oversize = true;
             return;
         }
-        let need = bulk_len(arg.len());
-        let text = self.heap(need);
-        text.reserve(need);
         let mut digits = [0; 20];
+        let digits = decimal(arg.len() as u64, false, &mut digits);
+        let text = self.text.own();
+        text.reserve(1 + digits.len() + 2 + arg.len() + 2);
         text.push(b'$');
-        text.extend_from_slice(decimal(arg.len() as u64, false, &mut digits));
+        text.extend_from_slice(digits);
         text.extend_from_slice(b"\r\n");
         text.extend_from_slice(arg);
         text.extend_from_slice(b"\r\n");
     }
 
-    /// The bytes as a vector, moved to the heap with room for `more` and a few options if needed.
-    fn heap(&mut self, more: usize) -> &mut Vec<u8> {
-        if !matches!(self.text, Text::Heap(_)) {
-            let held = self.bytes();
-            let mut text = Vec::with_capacity(held.len() + more + 64);
-            text.extend_from_slice(held);
-            self.text = Text::Heap(text);
-        }
-        match &mut self.text {
-            Text::Heap(text) => text,
-            _ => unreachable!("the text was moved to the heap just above"),
-        }
-    }
-
     /// Writes the number of words into the array header: the last step.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(&mut self) {
+        self.plain = self.plain_words.fit(self.count) && !self.oversize;
         if self.count < 10 {
-            let text = match &mut self.text {
-                Text::Inline { bytes, .. } => &mut bytes[..],
-                Text::Heap(text) => text,
-                // Shared only once complete.
-                Text::Shared(_) => return,
-            };
-            if let Some(digit) = text.get_mut(1) {
+            if let Some(digit) = self.text.own().get_mut(1) {
                 *digit = b'0' + self.count as u8;
             }
-        } else {
-            self.finish_wide();
+            return;
         }
+        self.finish_wide();
     }
 
     /// As [`Args::finish`] for two digits and more.
+    #[cold]
     fn finish_wide(&mut self) {
         let mut digits = [0; 20];
         let digits = decimal(u64::from(self.count), false, &mut digits);
-        let extra = digits.len() - 1;
-        if let Text::Inline { len, bytes } = &mut self.text
-            && usize::from(*len) + extra <= INLINE_BYTES
-        {
-            bytes.copy_within(2..usize::from(*len), 2 + extra);
-            bytes[1..2 + extra].copy_from_slice(digits);
-            *len += extra as u8;
-            return;
-        }
-        self.heap(extra).splice(1..2, digits.iter().copied());
+        self.text.own().splice(1..2, digits.iter().copied());
     }
 
     /// The bytes so far.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
-        match &self.text {
-            Text::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Text::Heap(text) => text,
-            Text::Shared(text) => text,
-        }
+        self.text.bytes()
     }
 
-    /// An owner of the complete bytes beside this one: no copy if they are on the heap.
-    pub(crate) fn share(&mut self) -> Bytes {
-        if let Text::Heap(text) = &mut self.text {
-            self.text = Text::Shared(Bytes::from(std::mem::take(text)));
-        }
-        match &self.text {
-            Text::Shared(text) => text.clone(),
-            _ => Bytes::copy_from_slice(self.bytes()),
-        }
+    /// Lets whoever sends the complete bytes share them: no copy.
+    pub(crate) fn share(&mut self) {
+        self.text.share();
     }
 
-    /// The bytes, without a copy if they are on the heap.
+    /// The bytes are not needed any more; all else that is known of the command stays.
+    #[inline(always)]
+    pub(crate) fn forget_text(&mut self) {
+        self.text.forget();
+    }
+
+    /// The bytes, without a copy if they are many.
     pub(crate) fn into_bytes(self) -> Bytes {
-        match self.text {
-            Text::Inline { .. } => Bytes::copy_from_slice(self.bytes()),
-            Text::Heap(text) => Bytes::from(text),
-            Text::Shared(text) => text,
-        }
+        self.text.into_bytes()
     }
 
     /// The table's row index, which may be past its end.
@@ -250,6 +211,22 @@ impl Args {
         self.spec = spec.unwrap_or(NO_SPEC);
     }
 
+    /// Whether any client may send it as it is on a shared connection: nobody has to look at the
+    /// table.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// The bytes on their way into a connection.
+    #[inline(always)]
+    pub(crate) fn encoded(&self) -> Encoded<'_> {
+        match self.text.shared() {
+            Some(bytes) => Encoded::Long(bytes),
+            None => Encoded::Short(self.bytes()),
+        }
+    }
+
     /// True if an argument was longer than [`ARG_BYTES_MAX`] and left out.
     pub(crate) fn oversize(&self) -> bool {
         self.oversize
@@ -259,7 +236,7 @@ impl Args {
 /// The steps that typed commands are written with.
 impl Args {
     /// One argument.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn one(&mut self, arg: &(impl ToArg + ?Sized)) {
         arg.write_arg(self);
     }
@@ -298,50 +275,6 @@ impl Args {
     pub(crate) fn word(&mut self, word: &str) {
         self.bulk(word.as_bytes());
     }
-}
-
-/// Length of an argument of `len` bytes as a bulk with its header.
-#[inline]
-const fn bulk_len(len: usize) -> usize {
-    let digits = match len {
-        0..10 => 1,
-        10..100 => 2,
-        100..1000 => 3,
-        _ => len.ilog10() as usize + 1,
-    };
-    1 + digits + 2 + len + 2
-}
-
-/// Writes `arg` as a bulk that fills `room` exactly; `None` if it is not of that length.
-#[inline]
-fn fill(room: &mut [u8], arg: &[u8]) -> Option<()> {
-    let len = arg.len();
-    let digit = |value: usize| b'0' + (value % 10) as u8;
-    let rest = match len {
-        0..10 => {
-            let (head, rest) = room.split_first_chunk_mut::<4>()?;
-            *head = [b'$', digit(len), b'\r', b'\n'];
-            rest
-        }
-        10..100 => {
-            let (head, rest) = room.split_first_chunk_mut::<5>()?;
-            *head = [b'$', digit(len / 10), digit(len), b'\r', b'\n'];
-            rest
-        }
-        100..1000 => {
-            let (head, rest) = room.split_first_chunk_mut::<6>()?;
-            *head = [b'$', digit(len / 100), digit(len / 10), digit(len), b'\r', b'\n'];
-            rest
-        }
-        _ => return None,
-    };
-    let (body, end) = rest.split_last_chunk_mut::<2>()?;
-    *end = *b"\r\n";
-    if body.len() != len {
-        return None;
-    }
-    body.copy_from_slice(arg);
-    Some(())
 }
 
 /// `value` in decimal at the end of `digits`.
@@ -469,7 +402,7 @@ pub trait ToPairs {
 macro_rules! bytes_arg {
     ($($({const $n:ident: usize})? $type:ty;)*) => {$(
         impl $(<const $n: usize>)? ToArg for $type {
-            #[inline]
+            #[inline(always)]
             fn write_arg(&self, args: &mut Args) {
                 args.bulk(self.as_ref());
             }
@@ -480,7 +413,7 @@ macro_rules! bytes_arg {
 macro_rules! text_arg {
     ($($type:ty)*) => {$(
         impl ToArg for $type {
-            #[inline]
+            #[inline(always)]
             fn write_arg(&self, args: &mut Args) {
                 args.bulk(self.as_bytes());
             }
@@ -542,7 +475,7 @@ impl ToArg for char {
 }
 
 impl<T: ToArg + ?Sized> ToArg for &T {
-    #[inline]
+    #[inline(always)]
     fn write_arg(&self, args: &mut Args) {
         (**self).write_arg(args);
     }
@@ -780,7 +713,7 @@ mod tests {
 
     /// Fails if a command grows: it is moved several times on its way.
     #[test]
-    fn a_command_is_two_cache_lines() {
-        assert_eq!(size_of::<Command<()>>(), 128);
+    fn a_command_is_less_than_a_cache_line() {
+        assert_eq!(size_of::<Command<()>>(), 56);
     }
 }

@@ -16,7 +16,7 @@ macro_rules! commands {
     ) => {
         $(
             $(#[$doc])*
-            #[inline]
+            #[inline(always)]
             pub fn $name$(<$own>)?($($arg: $type),*) -> $crate::command::Command<$reply> {
                 $crate::command::Command::build(
                     $crate::command::table::generated::head::$head,
@@ -31,7 +31,7 @@ macro_rules! commands {
         pub trait $trait: $crate::client::door::Door {
             $(
                 $(#[$doc])*
-                #[inline]
+                #[inline(always)]
                 fn $name$(<$own: $crate::resp::FromReply<Self::Kept>>)?(
                     &self,
                     $($arg: $type),*

@@ -28,6 +28,7 @@ pub(crate) mod args;
 mod block;
 pub mod connection;
 pub mod cursors;
+mod encoded;
 pub mod expiry;
 mod flags;
 pub mod hashes;
@@ -46,10 +47,12 @@ pub mod slot;
 pub mod sorted_sets;
 pub mod strings;
 pub mod table;
+mod text;
 mod words;
 
-pub use args::{ARG_BYTES_MAX, Args, INLINE_BYTES, ToArg, ToArgs, ToPairs};
+pub use args::{ARG_BYTES_MAX, Args, ToArg, ToArgs, ToPairs};
 pub use block::Block;
+pub(crate) use encoded::Encoded;
 pub use flags::Flags;
 pub use key_positions::Keys;
 pub use raw::{Raw, RawCommands, RawRequest, raw};
@@ -63,47 +66,71 @@ use words::Words;
 
 /// One command, complete, with the type that its reply is read as.
 ///
-/// Cheap to build and to move (128 bytes): up to [`INLINE_BYTES`] of RESP are held in place, more
-/// on the heap. Nothing is derived from the arguments until it is asked for, so that a client that
+/// Cheap to build and to move (56 bytes): its RESP is written once, into memory that the thread uses
+/// again for the next short command. Nothing is derived from the arguments until it is asked for, so that a client that
 /// needs no slots does not pay for them.
 #[must_use = "a command does nothing until it is sent"]
 pub struct Command<R> {
+    said: Said,
+    reply: PhantomData<fn() -> R>,
+}
+
+/// A command without the type of its reply: one piece, so that another type costs no rebuilding.
+#[derive(Clone)]
+struct Said {
     args: Args,
     category: Option<Category>,
     raw: bool,
-    reply: PhantomData<fn() -> R>,
 }
 
 impl<R> Command<R> {
     /// Begins a typed command, lets `write` add the arguments, and completes it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn build(head: Head, write: impl FnOnce(&mut Args)) -> Command<R> {
         let mut args = Args::start(head);
         write(&mut args);
         args.finish();
-        Command { args, category: None, raw: false, reply: PhantomData }
+        Command { said: Said { args, category: None, raw: false }, reply: PhantomData }
     }
 
     /// The whole command as a RESP array of bulk strings.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
-        self.args.bytes()
+        self.said.args.bytes()
     }
 
-    /// The bytes as their own owner: no copy for a command of more than [`INLINE_BYTES`].
+    /// The bytes as their own owner: no copy of a command of more than 1 KiB.
     pub fn into_bytes(self) -> bytes::Bytes {
-        self.args.into_bytes()
+        self.said.args.into_bytes()
     }
 
-    /// Another owner of the bytes: no copy for a command of more than [`INLINE_BYTES`].
-    pub(crate) fn share(&mut self) -> bytes::Bytes {
-        self.args.share()
+    /// Lets whoever sends the bytes share them: no copy.
+    pub(crate) fn share(&mut self) {
+        self.said.args.share();
+    }
+
+    /// The bytes are not needed any more; all else that is known of the command stays.
+    #[inline(always)]
+    pub(crate) fn forget_text(&mut self) {
+        self.said.args.forget_text();
+    }
+
+    /// Whether any client may send it as it is, without a closer look, on a shared connection.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.said.args.is_plain()
+    }
+
+    /// The bytes on their way into a connection.
+    #[inline(always)]
+    pub(crate) fn encoded(&self) -> Encoded<'_> {
+        self.said.args.encoded()
     }
 
     /// The command's row in the table; `None` for a name that the table does not have.
     #[inline]
     pub fn spec(&self) -> Option<Spec> {
-        Spec::from_index(self.args.spec())
+        Spec::from_index(self.said.args.spec())
     }
 
     /// The name in upper case, a subcommand's with its container's (`CLIENT INFO`); `None` if it
@@ -120,7 +147,7 @@ impl<R> Command<R> {
 
     /// Number of words, those of the name included.
     pub fn arg_count(&self) -> u32 {
-        self.args.count()
+        self.said.args.count()
     }
 
     /// Where the keys are in [`Command::bytes`], in order; none if the command is not in the table.
@@ -153,7 +180,7 @@ impl<R> Command<R> {
     /// How much harm a second run does, the arguments looked at; [`Category::Never`] if the
     /// command is not in the table, and what [`Command::with_category`] said otherwise.
     pub fn category(&self) -> Category {
-        match (self.category, self.spec()) {
+        match (self.said.category, self.spec()) {
             (Some(told), _) => told,
             (None, Some(spec)) => retry::category_of(spec, self.bytes()),
             (None, None) => Category::Never,
@@ -162,20 +189,20 @@ impl<R> Command<R> {
 
     /// Says how much harm a second run does, for a command that the caller knows better.
     pub fn with_category(mut self, category: Category) -> Command<R> {
-        self.category = Some(category);
+        self.said.category = Some(category);
         self
     }
 
     /// The same command with its reply read as another type: `incr("n").returning::<f64>()`.
+    #[inline(always)]
     pub fn returning<T>(self) -> Command<T> {
-        let Command { args, category, raw, reply: _ } = self;
-        Command { args, category, raw, reply: PhantomData }
+        Command { said: self.said, reply: PhantomData }
     }
 }
 
 impl<R> Clone for Command<R> {
     fn clone(&self) -> Command<R> {
-        Command { args: self.args.clone(), ..*self }
+        Command { said: self.said.clone(), reply: PhantomData }
     }
 }
 

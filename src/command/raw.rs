@@ -3,7 +3,7 @@ use super::args::{Args, ToArg, ToArgs};
 use super::retry::Category;
 use super::table::Spec;
 use super::words::Words;
-use super::{Command, Flags};
+use super::{Command, Flags, Said};
 use crate::client::door::Door;
 use crate::resp::FromReply;
 use std::marker::PhantomData;
@@ -54,7 +54,8 @@ impl Raw {
         self.args.finish();
         let spec = find(self.args.bytes());
         self.args.set_spec(spec.map(Spec::index));
-        Command { args: self.args, category: None, raw: true, reply: PhantomData }
+        let said = Said { args: self.args, category: None, raw: true };
+        Command { said, reply: PhantomData }
     }
 }
 

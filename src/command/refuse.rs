@@ -1,6 +1,5 @@
 //! Commands that are not sent: refused locally, before any byte is written.
 use super::args::ARG_BYTES_MAX;
-use super::table::Spec;
 use super::{Command, Flags};
 
 /// Why a command was refused locally.
@@ -67,21 +66,20 @@ impl<R> Command<R> {
     /// [`Refused`], with what would be right.
     #[inline]
     pub fn check(&self, allow_admin: bool) -> Result<(), Refused> {
+        if self.said.args.is_plain() {
+            return Ok(());
+        }
+        self.check_closely(allow_admin)
+    }
+
+    #[cold]
+    fn check_closely(&self, allow_admin: bool) -> Result<(), Refused> {
         let Some(spec) = self.spec() else { return self.check_unknown() };
         let arity = i64::from(spec.arity());
         let words = i64::from(self.arg_count());
         let fits = if arity < 0 { words >= -arity } else { words == arity };
-        let risky = Flags::ADMIN.union(Flags::CONNECTION_STATE).union(Flags::CONTAINER);
-        if fits && !self.args.oversize() && !spec.flags().intersects(risky) {
-            return Ok(());
-        }
-        self.check_slowly(spec, fits, allow_admin)
-    }
-
-    #[cold]
-    fn check_slowly(&self, spec: Spec, fits: bool, allow_admin: bool) -> Result<(), Refused> {
         let (name, flags) = (spec.name(), spec.flags());
-        if self.args.oversize() {
+        if self.said.args.oversize() {
             return Err(Refused::Oversize);
         }
         if flags.contains(Flags::CONTAINER) && !fits {
@@ -91,7 +89,7 @@ impl<R> Command<R> {
             let given = self.arg_count() - (name.split(' ').count() as u32).min(self.arg_count());
             return Err(Refused::Arity { name, arity: spec.arity(), given });
         }
-        if self.raw && flags.contains(Flags::CONNECTION_STATE) {
+        if self.said.raw && flags.contains(Flags::CONNECTION_STATE) {
             return Err(Refused::ConnectionState { name });
         }
         if flags.contains(Flags::ADMIN) && !allow_admin {
@@ -104,7 +102,7 @@ impl<R> Command<R> {
         if self.arg_count() == 0 {
             return Err(Refused::Unnamed);
         }
-        if self.args.oversize() { Err(Refused::Oversize) } else { Ok(()) }
+        if self.said.args.oversize() { Err(Refused::Oversize) } else { Ok(()) }
     }
 }
 

@@ -11,7 +11,8 @@ use crate::config::{Options, ProtocolChoice};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{Frame, Protocol, ServerError, encode};
 
-use super::{Connection, Encoded, Owner};
+use super::{Connection, Owner};
+use crate::command::Encoded;
 
 /// What the set-up has come to.
 pub(crate) enum Progress {

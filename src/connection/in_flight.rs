@@ -33,10 +33,6 @@ pub(crate) struct InFlight {
     answered: u64,
     /// Ordinal of the first unit that was not handed to the system yet.
     handed: u64,
-    /// Bytes of all units.
-    bytes: u64,
-    /// Bytes of all units not handed over.
-    bytes_queued: u64,
 }
 
 impl InFlight {
@@ -50,23 +46,18 @@ impl InFlight {
         self.units.is_empty()
     }
 
-    /// Bytes of the commands whose replies are outstanding.
+    /// Bytes of the commands whose replies are outstanding: counted now, since only those ask who
+    /// want to know what went wrong.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Bytes not handed to the system.
-    pub(crate) fn bytes_queued(&self) -> u64 {
-        self.bytes_queued
+        self.units.iter().map(|unit| u64::from(unit.bytes)).sum()
     }
 
     /// Adds a unit at the tail; returns its ordinal.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, unit: Unit) -> u64 {
-        self.bytes += u64::from(unit.bytes);
-        self.bytes_queued += u64::from(unit.bytes);
+        let ordinal = self.answered + self.units.len() as u64;
         self.units.push_back(unit);
-        self.answered + self.units.len() as u64 - 1
+        ordinal
     }
 
     /// Whose the next reply is. `None`: nothing is due.
@@ -82,12 +73,11 @@ impl InFlight {
         if self.answered >= self.handed {
             return None;
         }
-        let Unit { owner: Owner::Request(id), bytes, due: 1 } = *self.units.front()? else {
+        let Unit { owner: Owner::Request(id), due: 1, .. } = *self.units.front()? else {
             return None;
         };
         self.units.pop_front();
         self.answered += 1;
-        self.bytes -= u64::from(bytes);
         Some(id)
     }
 
@@ -103,7 +93,6 @@ impl InFlight {
         if unit.due == 0 {
             self.units.pop_front();
             self.answered += 1;
-            self.bytes -= u64::from(unit.bytes);
         }
         Some(unit)
     }
@@ -112,7 +101,6 @@ impl InFlight {
     #[inline]
     pub(crate) fn hand_over(&mut self) {
         self.handed = self.answered + self.units.len() as u64;
-        self.bytes_queued = 0;
     }
 
     /// Whether the unit was handed to the system, so that bytes of it may be on the wire.
@@ -148,9 +136,6 @@ impl InFlight {
         for unit in self.units.split_off(first) {
             if keep(&unit, self.answered + self.units.len() as u64) {
                 self.units.push_back(unit);
-            } else {
-                self.bytes -= u64::from(unit.bytes);
-                self.bytes_queued -= u64::from(unit.bytes);
             }
         }
     }
@@ -158,7 +143,8 @@ impl InFlight {
     /// All units with how far each had come, `unsent` bytes of the handed-over ones being unwritten.
     pub(crate) fn into_units(self, unsent: u64) -> impl Iterator<Item = (Unit, Stage)> {
         let handed = (self.handed - self.answered) as usize;
-        let mut written = (self.bytes - self.bytes_queued).saturating_sub(unsent);
+        let of_handed: u64 = self.units.iter().take(handed).map(|u| u64::from(u.bytes)).sum();
+        let mut written = of_handed.saturating_sub(unsent);
         self.units.into_iter().enumerate().map(move |(i, unit)| {
             let whole = written >= u64::from(unit.bytes);
             written = written.saturating_sub(u64::from(unit.bytes));

@@ -11,29 +11,11 @@ pub(crate) use push::Push;
 use bytes::Bytes;
 use hedgerow_runtime::Batch;
 
+use crate::command::Encoded;
 use crate::resp::{Decoder, Limits, Protocol};
 
 /// Commands of at least this length are sent from their own memory, without a copy.
 const LARGE_MIN: usize = 16 << 10;
-
-/// Bytes of a command on their way into a connection.
-#[derive(Clone, Debug)]
-pub(crate) enum Encoded<'a> {
-    /// To be copied.
-    Short(&'a [u8]),
-    /// To be shared.
-    Long(&'a Bytes),
-}
-
-impl Encoded<'_> {
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Encoded::Short(bytes) => bytes.len(),
-            Encoded::Long(bytes) => bytes.len(),
-        }
-    }
-}
 
 /// The protocol side of one connection.
 pub(crate) struct Connection {
@@ -53,7 +35,7 @@ impl Connection {
     }
 
     /// Queues one unit; returns its ordinal. The caller has checked that its length fits 32 bits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(&mut self, command: &Encoded<'_>, owner: Owner, due: u32) -> u64 {
         match command {
             Encoded::Short(bytes) => self.out.small().extend_from_slice(bytes),

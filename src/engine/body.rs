@@ -1,5 +1,6 @@
 //! The bytes of one reply between their arrival and their redemption.
 
+use crate::Error;
 use crate::resp::{Frame, Kept, Reply, Shape};
 
 /// Frames up to this length stay inside the request's cell.
@@ -8,17 +9,10 @@ pub(super) const INLINE_MAX: usize = 84;
 /// again; longer ones are kept by the placement, which shares or copies.
 pub(super) const POOLED_MAX: usize = 4096 + 32;
 
-/// A validated frame and who owns its bytes.
+/// A validated frame that was taken out of its request's cell, and who owns its bytes.
 pub(crate) enum Body<K> {
     /// In place.
-    Inline {
-        /// How many bytes are used.
-        len: u8,
-        /// Of a scalar: what the decoder found, so that its header is not read again.
-        shape: Option<Shape>,
-        /// The frame.
-        bytes: [u8; INLINE_MAX],
-    },
+    Short(Short),
     /// In memory that goes back to the engine.
     Pooled(Vec<u8>),
     /// In memory that the placement keeps: large values are shared with the received block.
@@ -26,43 +20,78 @@ pub(crate) enum Body<K> {
 }
 
 impl<K: Kept> Body<K> {
-    /// The short frame that `received` begins with, copied. Where more was received a whole body is
-    /// taken, whose length the compiler knows.
-    #[inline(always)]
-    pub(super) fn inline(received: &[u8], len: usize, shape: Option<Shape>) -> Option<Body<K>> {
-        if len > INLINE_MAX {
-            return None;
-        }
-        if let Some(bytes) = received.first_chunk::<INLINE_MAX>() {
-            return Some(Body::Inline { len: len as u8, shape, bytes: *bytes });
-        }
-        let mut bytes = [0; INLINE_MAX];
-        bytes.get_mut(..len)?.copy_from_slice(received.get(..len)?);
-        Some(Body::Inline { len: len as u8, shape, bytes })
-    }
-
     /// The frame, with the owner of its bytes if values may share it.
     #[inline]
     pub(crate) fn reply(&self) -> Reply<'_, K> {
         match self {
-            Body::Inline { len, shape, bytes } => {
-                let raw = bytes.get(..usize::from(*len)).unwrap_or_default();
-                let frame = match *shape {
-                    Some(shape) => Frame::of_shape(raw, shape),
-                    None => Frame::from_validated(raw),
-                };
-                Reply::new(frame, None)
-            }
+            Body::Short(short) => Reply::new(Frame::from_validated(short.raw()), None),
             Body::Pooled(bytes) => Reply::new(Frame::from_validated(bytes), None),
             Body::Kept(kept) => Reply::new(Frame::from_validated(kept.as_ref()), Some(kept)),
         }
     }
 }
 
+/// A validated frame that is short enough for its request's cell.
+#[derive(Clone, Copy)]
+pub(crate) struct Short {
+    len: u8,
+    /// Of a scalar: what the decoder found, so that its header is not read again.
+    shape: Shape,
+    bytes: [u8; INLINE_MAX],
+}
+
+impl Short {
+    pub(crate) const EMPTY: Short = Short { len: 0, shape: Shape::NULL, bytes: [0; INLINE_MAX] };
+
+    /// Copies the frame of at most [`INLINE_MAX`] bytes that `received` begins with. Where enough
+    /// was received all that fits is taken, whose length the compiler knows.
+    #[inline(always)]
+    pub(super) fn take(&mut self, received: &[u8], len: usize, shape: Shape) {
+        self.len = len as u8;
+        self.shape = shape;
+        match received.first_chunk() {
+            Some(bytes) => self.bytes = *bytes,
+            None => self.take_rest(received, len),
+        }
+    }
+
+    /// Apart, or the compiler makes one copy of unknown length of both.
+    #[cold]
+    #[inline(never)]
+    fn take_rest(&mut self, received: &[u8], len: usize) {
+        if let (Some(room), Some(frame)) = (self.bytes.get_mut(..len), received.get(..len)) {
+            room.copy_from_slice(frame);
+        }
+    }
+
+    #[inline(always)]
+    fn raw(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// The frame of one that was taken with its shape; its values are copied.
+    #[inline(always)]
+    pub(crate) fn scalar<K: Kept>(&self) -> Reply<'_, K> {
+        Reply::new(Frame::of_shape(self.raw(), self.shape), None)
+    }
+}
+
+/// What a cell holds of its request's outcome.
+pub(super) enum Held<K> {
+    /// Nothing: there is none, or it is a scalar in the cell's [`Short`].
+    Nothing,
+    /// A frame that is no scalar, in the cell's [`Short`].
+    Short,
+    /// A frame that does not fit there.
+    Long(Body<K>),
+    /// There is no reply.
+    Failed(Error),
+}
+
 impl<K> std::fmt::Debug for Body<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Body::Inline { .. } => "Body::Inline",
+            Body::Short(_) => "Body::Short",
             Body::Pooled(_) => "Body::Pooled",
             Body::Kept(_) => "Body::Kept",
         })

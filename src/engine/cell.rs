@@ -5,9 +5,9 @@ use std::task::Waker;
 use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::timer::TimerKey;
 
+use super::Found;
 use super::LinkId;
-use super::body::Body;
-use crate::Error;
+use super::body::{Held, Short};
 
 /// Names a request. A stale name (another generation) is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,9 @@ pub(super) enum State {
     Admitted,
     /// Queued or in flight.
     InFlight,
-    /// Its outcome waits to be redeemed.
+    /// Its reply is a scalar in [`Cell::short`] and waits to be redeemed.
+    Answered,
+    /// Its outcome is in [`Cell::held`] and waits to be redeemed.
     Done,
     /// Nobody waits any more; its reply, if one comes, is discarded.
     Abandoned,
@@ -50,7 +52,16 @@ pub(super) struct Cell<K> {
     /// Set if the deadline is near enough to need a timer of its own.
     pub(super) timer: Option<TimerKey>,
     pub(super) waker: Option<Waker>,
-    pub(super) outcome: Option<Result<Body<K>, Error>>,
+    pub(super) held: Held<K>,
+    pub(super) short: Short,
+}
+
+impl<K> Cell<K> {
+    /// Somebody waits for its outcome.
+    #[inline]
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.state, State::Waiting | State::Admitted | State::InFlight)
+    }
 }
 
 /// All cells of an engine.
@@ -68,16 +79,13 @@ impl<K> Default for Cells<K> {
 impl<K> Cells<K> {
     /// Gives a request a cell.
     #[inline]
-    pub(super) fn take(&mut self, state: State, link: LinkId, deadline: Instant) -> CellId {
+    pub(super) fn take(&mut self) -> (CellId, &mut Cell<K>) {
         let index = match self.free.pop() {
             Some(index) => index,
             None => self.grow(),
         };
         let cell = &mut self.cells[index as usize];
-        cell.state = state;
-        cell.link = link;
-        cell.deadline = deadline;
-        CellId { index, generation: cell.generation }
+        (CellId { index, generation: cell.generation }, cell)
     }
 
     #[cold]
@@ -93,7 +101,8 @@ impl<K> Cells<K> {
             own_deadline: Instant::NEVER,
             timer: None,
             waker: None,
-            outcome: None,
+            held: Held::Nothing,
+            short: Short::EMPTY,
         });
         self.cells.len() as u32 - 1
     }
@@ -103,6 +112,41 @@ impl<K> Cells<K> {
     pub(super) fn get(&mut self, id: CellId) -> Option<&mut Cell<K>> {
         let cell = self.cells.get_mut(id.index as usize)?;
         (cell.generation == id.generation).then_some(cell)
+    }
+
+    /// Where a request is, for the task of `waker`.
+    #[inline(always)]
+    pub(super) fn look_for(&self, id: CellId, waker: &Waker) -> Found {
+        let cell = self.cells.get(id.index as usize);
+        let Some(cell) = cell.filter(|cell| cell.generation == id.generation) else {
+            return Found::Outcome;
+        };
+        match cell.state {
+            State::Answered => Found::Short,
+            State::Admitted => Found::Admitted,
+            State::Waiting | State::InFlight => match &cell.waker {
+                Some(known) if known.will_wake(waker) => Found::Nothing,
+                _ => Found::OtherWaker,
+            },
+            State::Free | State::Done | State::Abandoned => Found::Outcome,
+        }
+    }
+
+    /// The short reply of a cell that has one.
+    #[inline(always)]
+    pub(super) fn short(&self, id: CellId) -> &Short {
+        &self.cells[id.index as usize].short
+    }
+
+    /// The tenant has its outcome: the cell is free as soon as no entry refers to it.
+    #[inline(always)]
+    pub(super) fn release(&mut self, id: CellId) {
+        let cell = &mut self.cells[id.index as usize];
+        cell.state = State::Free;
+        if cell.entries == 0 {
+            cell.generation = cell.generation.wrapping_add(1);
+            self.free.push(id.index);
+        }
     }
 
     /// Frees the cell of a tenant that is over (redeemed or abandoned) and has no entry left.
@@ -124,9 +168,8 @@ impl<K> Cells<K> {
     /// Names of all requests somebody still waits for.
     pub(super) fn awaited(&self) -> impl Iterator<Item = (CellId, &Cell<K>)> {
         self.cells.iter().enumerate().filter_map(|(index, cell)| {
-            let waits = matches!(cell.state, State::Waiting | State::Admitted | State::InFlight);
             let id = CellId { index: index as u32, generation: cell.generation };
-            waits.then_some((id, cell))
+            cell.is_awaited().then_some((id, cell))
         })
     }
 }

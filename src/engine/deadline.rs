@@ -13,8 +13,8 @@ use super::cell::State;
 use super::{CellId, Engine, Outside, Pressure, Stage};
 use crate::error::{Error, ErrorKind, Fate};
 
-/// Deadlines nearer than this get a timer of their own.
-const NEAR: Duration = Duration::from_millis(50);
+/// Deadlines nearer than this get a timer of their own; in nanoseconds, 50 ms.
+const NEAR_NS: u64 = 50_000_000;
 
 pub(super) struct Deadlines {
     near: Wheel<CellId>,
@@ -41,20 +41,32 @@ impl Deadlines {
 }
 
 /// Times shorter than this are counted from the clock itself, which costs a read of it; for longer
-/// ones the turn's clock does.
-const SHORT: Duration = Duration::from_secs(1);
+/// ones the turn's clock does. In nanoseconds, 1 s.
+const SHORT_NS: u64 = 1_000_000_000;
+
+/// A command's time as nanoseconds; without a limit, longer than any clock runs.
+pub(super) fn nanos(time: Option<Duration>) -> u64 {
+    time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
+}
 
 impl<O: Outside> Engine<O> {
-    /// The instant `time` from now. No time at all is over already, by the turn's clock too.
+    /// When a command that says nothing of its time has to be over.
     #[inline]
-    pub(crate) fn instant_after(&self, turn: Instant, time: Duration) -> Instant {
-        if time < SHORT && !time.is_zero() { self.out.clock(turn) + time } else { turn + time }
+    pub(crate) fn default_deadline(&self, turn: Instant) -> Instant {
+        self.after_nanos(turn, self.command_ns)
+    }
+
+    /// The instant `ns` from now. No time at all is over already, by the turn's clock too.
+    #[inline]
+    pub(crate) fn after_nanos(&self, turn: Instant, ns: u64) -> Instant {
+        let from = if 0 < ns && ns < SHORT_NS { self.out.clock(turn) } else { turn };
+        from.plus_nanos(ns)
     }
 
     /// Sees to it that the request ends at `deadline` at the latest.
     #[inline]
     pub(super) fn watch(&mut self, id: CellId, now: Instant, deadline: Instant) {
-        if deadline.since(now) < NEAR {
+        if deadline < now.plus_nanos(NEAR_NS) {
             self.watch_near(id, deadline);
         } else if deadline < self.deadlines.sweep_at {
             self.sweep_earlier(deadline);
@@ -133,14 +145,14 @@ impl<O: Outside> Engine<O> {
             State::InFlight => self.links[at.0 as usize].stage(ordinal),
             State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,
             State::Waiting | State::Admitted => Stage::Connecting,
-            State::Free | State::Done | State::Abandoned => return,
+            State::Free | State::Answered | State::Done | State::Abandoned => return,
         };
         if let Some(timer) = timer {
             self.deadlines.cancel(timer);
         }
         self.counters.timeouts += 1;
         let error = self.timeout_error(now, at, stage, pressure);
-        self.end(id, Err(error));
+        self.fail(id, error);
         match state {
             State::Waiting => self.leave_queue(len),
             State::Admitted => {

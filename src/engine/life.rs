@@ -265,14 +265,14 @@ impl<O: Outside> Engine<O> {
             };
             let diagnostics = Diagnostics { stage, ..seen.clone() };
             let error = error.with_fate(fate).with_diagnostics(diagnostics);
-            self.settle(id, Err(error));
+            self.settle(id, error);
         }
     }
 
     fn fail_waiting(&mut self, error: &Error) {
         for id in std::mem::take(&mut self.waiters) {
             if self.cells.get(id).is_some_and(|c| c.state == State::Waiting) {
-                self.end(id, Err(error.with_fate(Fate::NotSent)));
+                self.fail(id, error.with_fate(Fate::NotSent));
             }
         }
         (self.waiting, self.waiting_bytes) = (0, 0);
@@ -339,7 +339,7 @@ impl<O: Outside> Engine<O> {
         self.fail_waiting(&error);
         let admitted: Vec<_> = self.cells.awaited().map(|(id, _)| id).collect();
         for id in admitted {
-            self.end(id, Err(error.clone()));
+            self.fail(id, error.clone());
         }
         self.wake_starters();
         for waker in self.observers.end() {
@@ -400,7 +400,7 @@ impl<O: Outside> Engine<O> {
             connection: (link.number != 0).then_some(link.number),
             replies_outstanding: Some(in_flight.len()),
             bytes_outstanding: Some(in_flight.bytes()),
-            bytes_unwritten: Some(in_flight.bytes_queued() + link.unsent),
+            bytes_unwritten: Some(link.connection.out.len() as u64 + link.unsent),
             since_read: link.last_read.map(|t| now.since(t)),
             since_write: link.last_write.map(|t| now.since(t)),
             ..seen

@@ -14,7 +14,7 @@ mod log;
 mod outside;
 mod state;
 
-pub(crate) use body::Body;
+pub(crate) use body::{Body, Short};
 pub use cell::CellId;
 pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
@@ -30,15 +30,16 @@ use std::task::Waker;
 use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::{Batch, Progress};
 
+use crate::command::Encoded;
 use crate::config::Options;
-use crate::connection::{Encoded, Owner, Push, full, is_full};
+use crate::connection::{Owner, Push, full, is_full};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::resp::{Frame, ServerError, Step};
+use crate::resp::{Frame, ServerError, Shape, Step};
 use crate::route::{self, Verdict};
 use crate::topology::Topology;
-use body::{INLINE_MAX, POOLED_MAX};
-use cell::{Cells, State};
-use deadline::Deadlines;
+use body::{Held, INLINE_MAX, POOLED_MAX};
+use cell::{Cell, Cells, State};
+use deadline::{Deadlines, nanos};
 use link::{Link, LinkState};
 use state::Observers;
 
@@ -47,22 +48,27 @@ const SPARES_MAX: usize = 1024;
 
 /// What became of a submission.
 pub(crate) enum Submitted {
-    /// It has a cell; poll with [`Engine::redeem`].
-    Taken(CellId),
+    /// It is in a connection's write buffer; poll with [`Engine::redeem`].
+    Queued(CellId),
+    /// It waits for a connection or for room, and its bytes are still needed; poll likewise.
+    Waits(CellId),
     /// It was refused; the waker comes back, to be dropped outside.
     Refused(Error, Waker),
 }
 
 /// What a request's poll finds.
-pub(crate) enum Redeemed<K> {
-    /// Not yet, and the waker on record is the right one.
-    Pending,
+#[derive(Clone, Copy)]
+pub(crate) enum Found {
+    /// No outcome yet, and the waker on record is the right one.
+    Nothing,
     /// Not yet; record another waker with [`Engine::await_with`].
     OtherWaker,
     /// There is room now: queue it with [`Engine::queue_admitted`].
     Admitted,
-    /// The outcome. The cell is gone.
-    Ready(Result<Body<K>, Error>),
+    /// A short scalar that [`Engine::short`] shows, until [`Engine::release`].
+    Short,
+    /// An outcome for [`Engine::redeem`].
+    Outcome,
 }
 
 /// Counters of one engine, written by its placement only.
@@ -98,6 +104,8 @@ pub struct Engine<O: Outside> {
     out: O,
     topology: Arc<Topology>,
     options: Arc<Options>,
+    /// The `command_timeout` in nanoseconds.
+    command_ns: u64,
     cells: Cells<KeptOf<O>>,
     links: Vec<Link>,
     /// Where the search for a link with room begins.
@@ -134,6 +142,7 @@ impl<O: Outside> Engine<O> {
             out,
             links: lanes.map(link).collect(),
             topology,
+            command_ns: nanos(options.command_timeout),
             options,
             cells: Cells::default(),
             lane: 0,
@@ -207,13 +216,15 @@ impl<O: Outside> Engine<O> {
             && deadline > now
             && let Some(link) = self.link_with_room()
         {
-            let id = self.cells.take(State::InFlight, link, deadline);
-            self.enqueue(id, link, command);
-            if let Some(cell) = self.cells.get(id) {
-                cell.waker = Some(waker);
-            }
+            let (id, cell) = self.cells.take();
+            cell.state = State::InFlight;
+            cell.link = link;
+            cell.deadline = deadline;
+            cell.waker = Some(waker);
+            enqueue(&mut self.links[link.0 as usize], &mut self.out, id, cell, command);
+            self.counters.commands += 1;
             self.watch(id, now, deadline);
-            return Submitted::Taken(id);
+            return Submitted::Queued(id);
         }
         self.submit_slowly(command, now, deadline, waker)
     }
@@ -239,17 +250,17 @@ impl<O: Outside> Engine<O> {
             Some(wait) if !self.is_connected() => deadline.min(now + wait),
             _ => deadline,
         };
-        let id = self.cells.take(State::Waiting, LinkId(0), deadline);
-        if let Some(cell) = self.cells.get(id) {
-            cell.own_deadline = own_deadline;
-            cell.waker = Some(waker);
-            cell.len = command.len() as u32;
-        }
+        let (id, cell) = self.cells.take();
+        cell.state = State::Waiting;
+        cell.link = LinkId(0);
+        (cell.deadline, cell.own_deadline) = (deadline, own_deadline);
+        cell.waker = Some(waker);
+        cell.len = command.len() as u32;
         self.waiters.push_back(id);
         self.waiting += 1;
         self.waiting_bytes += command.len();
         self.watch(id, now, deadline);
-        Submitted::Taken(id)
+        Submitted::Waits(id)
     }
 
     /// Why a command cannot even wait.
@@ -293,21 +304,6 @@ impl<O: Outside> Engine<O> {
         None
     }
 
-    #[inline]
-    fn enqueue(&mut self, id: CellId, at: LinkId, command: &Encoded<'_>) {
-        let link = &mut self.links[at.0 as usize];
-        let ordinal = link.connection.enqueue(command, Owner::Request(id), 1);
-        if let Some(cell) = self.cells.get(id) {
-            cell.ordinal = ordinal;
-            cell.entries = 1;
-        }
-        self.counters.commands += 1;
-        if !link.dirty {
-            link.dirty = true;
-            self.out.dirty(at);
-        }
-    }
-
     /// Queues a request that was told that there is room. It waits again if its link is gone.
     pub(crate) fn queue_admitted(&mut self, now: Instant, id: CellId, command: &Encoded<'_>) {
         let Some(cell) = self.cells.get(id) else { return };
@@ -325,7 +321,8 @@ impl<O: Outside> Engine<O> {
         }
         cell.state = State::InFlight;
         let wait_is_over = cell.deadline != own_deadline;
-        self.enqueue(id, at, command);
+        enqueue(&mut self.links[at.0 as usize], &mut self.out, id, cell, command);
+        self.counters.commands += 1;
         if wait_is_over {
             self.set_deadline(id, now, own_deadline);
         }
@@ -335,7 +332,7 @@ impl<O: Outside> Engine<O> {
     fn wait_again(&mut self, id: CellId, len: usize) {
         if let Some(error) = self.given_up() {
             let error = error.with_fate(Fate::NotSent);
-            return self.end(id, Err(error));
+            return self.fail(id, error);
         }
         if let Some(cell) = self.cells.get(id) {
             cell.state = State::Waiting;
@@ -345,25 +342,36 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// Looks for the outcome.
-    #[inline]
-    pub(crate) fn redeem(&mut self, id: CellId, waker: &Waker) -> Redeemed<KeptOf<O>> {
-        let Some(cell) = self.cells.get(id) else {
-            return Redeemed::Ready(Err(Error::closed()));
+    /// Where a request is, for the task of `waker`.
+    #[inline(always)]
+    pub(crate) fn look_for(&self, id: CellId, waker: &Waker) -> Found {
+        self.cells.look_for(id, waker)
+    }
+
+    /// The reply of a request of which [`Found::Short`] was said.
+    #[inline(always)]
+    pub(crate) fn short(&self, id: CellId) -> &Short {
+        self.cells.short(id)
+    }
+
+    /// That reply was read: the cell is given back.
+    #[inline(always)]
+    pub(crate) fn release(&mut self, id: CellId) {
+        self.cells.release(id);
+    }
+
+    /// Takes the outcome of a request of which [`Found::Outcome`] was said; its cell is given back.
+    pub(crate) fn redeem(&mut self, id: CellId) -> Result<Body<KeptOf<O>>, Error> {
+        let cell = self.cells.get(id).filter(|cell| cell.state == State::Done);
+        let Some(cell) = cell else { return Err(Error::closed()) };
+        let outcome = match std::mem::replace(&mut cell.held, Held::Nothing) {
+            Held::Short => Ok(Body::Short(cell.short)),
+            Held::Long(body) => Ok(body),
+            Held::Failed(error) => Err(error),
+            Held::Nothing => Err(Error::closed()),
         };
-        match cell.state {
-            State::Done => {
-                cell.state = State::Free;
-                let outcome = cell.outcome.take();
-                self.cells.free_if_over(id);
-                Redeemed::Ready(outcome.unwrap_or_else(|| Err(Error::closed())))
-            }
-            State::Admitted => Redeemed::Admitted,
-            _ => match &cell.waker {
-                Some(known) if known.will_wake(waker) => Redeemed::Pending,
-                _ => Redeemed::OtherWaker,
-            },
-        }
+        self.cells.release(id);
+        outcome
     }
 
     /// Records whom to wake; gives the replaced waker back, to be dropped outside. `Err`: there is
@@ -380,7 +388,7 @@ impl<O: Outside> Engine<O> {
     /// Changes the deadline of a request that is under way.
     pub(crate) fn set_deadline(&mut self, id: CellId, now: Instant, deadline: Instant) {
         let Some(cell) = self.cells.get(id) else { return };
-        if !matches!(cell.state, State::Waiting | State::Admitted | State::InFlight) {
+        if !cell.is_awaited() {
             return;
         }
         (cell.deadline, cell.own_deadline) = (deadline, deadline);
@@ -394,7 +402,8 @@ impl<O: Outside> Engine<O> {
     /// its place and its reply is discarded. What comes back is to be dropped outside.
     pub(crate) fn abandon(&mut self, id: CellId) -> Dropped<KeptOf<O>> {
         let Some(cell) = self.cells.get(id) else { return Dropped::default() };
-        let dropped = Dropped { _waker: cell.waker.take(), _outcome: cell.outcome.take() };
+        let held = std::mem::replace(&mut cell.held, Held::Nothing);
+        let dropped = Dropped { _waker: cell.waker.take(), _held: held };
         let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
         let len = cell.len as usize;
         cell.state = State::Abandoned;
@@ -408,7 +417,7 @@ impl<O: Outside> Engine<O> {
                 self.admit();
             }
             State::InFlight => self.mark_dead(at, ordinal),
-            State::Free | State::Done | State::Abandoned => {}
+            State::Free | State::Answered | State::Done | State::Abandoned => {}
         }
         self.cells.free_if_over(id);
         dropped
@@ -433,7 +442,7 @@ impl<O: Outside> Engine<O> {
         }
         let unit = link.connection.in_flight.unit(ordinal);
         link.dead_bytes += unit.map_or(0, |u| u64::from(u.bytes));
-        if link.dead_bytes * 2 > link.connection.in_flight.bytes_queued() {
+        if link.dead_bytes * 2 > link.connection.out.len() as u64 {
             self.cut_dead(at);
         }
     }
@@ -576,7 +585,8 @@ impl<O: Outside> Engine<O> {
         let mut replies = 0;
         while let Some(rest) = bytes.get(consumed..)
             && let Some(frame) = link.connection.decoder.whole(rest)
-            && let Some(body) = Body::inline(rest, frame.len_raw(), frame.shape())
+            && frame.len_raw() <= INLINE_MAX
+            && let Some(shape) = frame.shape()
             && let Some(id) = link.connection.in_flight.answer_of_request()
         {
             consumed += frame.len_raw();
@@ -587,8 +597,8 @@ impl<O: Outside> Engine<O> {
                 self.cells.free_if_over(id);
                 continue;
             }
-            cell.state = State::Done;
-            cell.outcome = Some(Ok(body));
+            cell.state = State::Answered;
+            cell.short.take(rest, frame.len_raw(), shape);
             if let Some(timer) = cell.timer.take() {
                 self.deadlines.cancel(timer);
             }
@@ -655,7 +665,7 @@ impl<O: Outside> Engine<O> {
             Verdict::ReturnAndReconnect => {
                 let unit = self.links[at.0 as usize].connection.in_flight.answer();
                 if let Some(Owner::Request(id)) = unit.map(|u| u.owner) {
-                    self.settle(id, Err(Error::server(error.clone())));
+                    self.settle(id, Error::server(error.clone()));
                 }
                 self.lose(now, at, Error::server(error), false);
                 false
@@ -674,9 +684,14 @@ impl<O: Outside> Engine<O> {
         let Some(cell) = self.cells.get(id) else { return };
         cell.entries = cell.entries.saturating_sub(1);
         if cell.state == State::InFlight {
-            let body = keep_body(&mut self.spares, rx, from, len);
             cell.state = State::Done;
-            cell.outcome = Some(Ok(body));
+            if len <= INLINE_MAX {
+                cell.short.take(&rx.bytes()[from..], len, Shape::NULL);
+                cell.held = Held::Short;
+                rx.count_copy(len);
+            } else {
+                cell.held = Held::Long(keep_body(&mut self.spares, rx, from, len));
+            }
             if let Some(timer) = cell.timer.take() {
                 self.deadlines.cancel(timer);
             }
@@ -690,18 +705,18 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Ends a request that has no reply, or whose reply was already taken from the queue.
-    fn settle(&mut self, id: CellId, outcome: Result<Body<KeptOf<O>>, Error>) {
+    fn settle(&mut self, id: CellId, error: Error) {
         let Some(cell) = self.cells.get(id) else { return };
         cell.entries = cell.entries.saturating_sub(1);
-        self.end(id, outcome);
+        self.fail(id, error);
     }
 
-    /// Records an outcome and wakes whoever waits for it.
-    fn end(&mut self, id: CellId, outcome: Result<Body<KeptOf<O>>, Error>) {
+    /// Records why there is no reply and wakes whoever waits for it.
+    fn fail(&mut self, id: CellId, error: Error) {
         let Some(cell) = self.cells.get(id) else { return };
-        if matches!(cell.state, State::Waiting | State::Admitted | State::InFlight) {
+        if cell.is_awaited() {
             cell.state = State::Done;
-            cell.outcome = Some(outcome);
+            cell.held = Held::Failed(error);
             if let Some(timer) = cell.timer.take() {
                 self.deadlines.cancel(timer);
             }
@@ -731,16 +746,33 @@ impl<O: Outside> Engine<O> {
 /// What an abandoned request held. Dropped outside the engine, since it is the user's.
 pub(crate) struct Dropped<K> {
     _waker: Option<Waker>,
-    _outcome: Option<Result<Body<K>, Error>>,
+    _held: Held<K>,
 }
 
 impl<K> Default for Dropped<K> {
     fn default() -> Dropped<K> {
-        Dropped { _waker: None, _outcome: None }
+        Dropped { _waker: None, _held: Held::Nothing }
     }
 }
 
-/// Copies a small frame, keeps a large one.
+/// Queues the command of a request on a link.
+#[inline]
+fn enqueue<O: Outside>(
+    link: &mut Link,
+    out: &mut O,
+    id: CellId,
+    cell: &mut Cell<KeptOf<O>>,
+    command: &Encoded<'_>,
+) {
+    cell.ordinal = link.connection.enqueue(command, Owner::Request(id), 1);
+    cell.entries = 1;
+    if !link.dirty {
+        link.dirty = true;
+        out.dirty(cell.link);
+    }
+}
+
+/// Copies a frame of middling length, keeps a large one.
 #[inline]
 fn keep_body<R: Received>(
     spares: &mut Vec<Vec<u8>>,
@@ -748,12 +780,6 @@ fn keep_body<R: Received>(
     from: usize,
     len: usize,
 ) -> Body<R::Kept> {
-    if len <= INLINE_MAX
-        && let Some(body) = Body::inline(&rx.bytes()[from..], len, None)
-    {
-        rx.count_copy(len);
-        return body;
-    }
     if len <= POOLED_MAX && R::POOLED {
         let mut bytes = spares.pop().unwrap_or_default();
         bytes.extend_from_slice(&rx.bytes()[from..from + len]);

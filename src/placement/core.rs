@@ -36,6 +36,8 @@ impl Kept for LocalBytes {
 }
 
 impl FromReply<LocalBytes> for LocalBytes {
+    const PLAIN: bool = true;
+
     /// A string, or the text of a number. Large ones share the received block.
     fn from_reply(reply: Reply<'_, LocalBytes>) -> Result<LocalBytes, ConvertError> {
         let frame = reply.frame();
@@ -127,10 +129,13 @@ impl Outside for CoreOut {
         self.desk.arm(self.index, at);
     }
 
-    #[inline]
+    #[inline(always)]
     fn wake(&mut self, waker: Waker) {
-        self.wakes.push(waker);
-        self.list();
+        // A task of this core needs nobody's code to be woken; others wait until we are let go.
+        if let Some(waker) = self.local.wake_own(waker) {
+            self.wakes.push(waker);
+            self.list();
+        }
     }
 
     fn log(&mut self, line: Line) {
@@ -631,7 +636,7 @@ pub(crate) struct CorePlace {
 }
 
 impl Drop for CorePlace {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         // The table's and this one: a closed engine that the last request lets go leaves the table.
         if Rc::strong_count(&self.engine) == 2
@@ -646,8 +651,10 @@ impl Drop for CorePlace {
 impl Place for CorePlace {
     type Out = CoreOut;
     type Duty = ();
+    const ALONE: bool = true;
+    type Look<'a> = RefMut<'a, Engine<CoreOut>>;
 
-    #[inline]
+    #[inline(always)]
     fn with<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>, Instant) -> T) -> T {
         let mut engine = self.engine.borrow_mut();
         let now = engine.out().local.now();
@@ -662,9 +669,9 @@ impl Place for CorePlace {
         answer
     }
 
-    #[inline]
-    fn look<T>(&self, f: impl FnOnce(&mut Engine<CoreOut>) -> T) -> T {
-        f(&mut self.engine.borrow_mut())
+    #[inline(always)]
+    fn look(&self) -> RefMut<'_, Engine<CoreOut>> {
+        self.engine.borrow_mut()
     }
 
     #[inline]

@@ -631,14 +631,16 @@ pub(crate) struct Duty {
 impl Place for HostPlace {
     type Out = HostOut;
     type Duty = Duty;
+    const ALONE: bool = false;
+    type Look<'a> = MutexGuard<'a, Engine<HostOut>>;
 
     fn with<T>(&self, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
         self.lane.with(f)
     }
 
     #[inline]
-    fn look<T>(&self, f: impl FnOnce(&mut Engine<HostOut>) -> T) -> T {
-        f(&mut lock(&self.lane.engine))
+    fn look(&self) -> MutexGuard<'_, Engine<HostOut>> {
+        lock(&self.lane.engine)
     }
 
     #[inline]

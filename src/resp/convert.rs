@@ -25,6 +25,11 @@ use super::{Frame, Kept, Kind, Reply, ServerError, from_aggregate};
 /// }
 /// ```
 pub trait FromReply<K: Kept = Bytes>: Sized {
+    /// Whether only this crate's code runs when one is made, so that it may run where yours must not:
+    /// while the client's own state is in use.
+    #[doc(hidden)]
+    const PLAIN: bool = false;
+
     /// Makes the value.
     ///
     /// # Errors

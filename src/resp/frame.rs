@@ -44,6 +44,11 @@ pub(crate) struct Shape {
     kind: Kind,
 }
 
+impl Shape {
+    /// Of no frame in particular.
+    pub(crate) const NULL: Shape = Shape { header: 1, kind: Kind::Null };
+}
+
 impl<'a> Frame<'a> {
     /// The shape, if it is a scalar without attributes.
     #[inline(always)]
@@ -103,7 +108,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The type of the value.
-    #[inline]
+    #[inline(always)]
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -119,7 +124,7 @@ impl<'a> Frame<'a> {
     ///
     /// Empty for nulls, for aggregates, and for a string streamed in more than one chunk: see
     /// [`text`](Self::text).
-    #[inline]
+    #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         if self.form != Form::Plain {
             return self.single_chunk();
@@ -129,7 +134,7 @@ impl<'a> Frame<'a> {
     }
 
     /// [`payload`](Self::payload), with the chunks of a streamed string put together.
-    #[inline]
+    #[inline(always)]
     pub fn text(&self) -> Cow<'a, [u8]> {
         if self.form != Form::Chunks {
             return Cow::Borrowed(self.payload());
@@ -176,13 +181,13 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether it is a null, in any of the three forms.
-    #[inline]
+    #[inline(always)]
     pub fn is_null(&self) -> bool {
         self.kind == Kind::Null
     }
 
     /// Whether it is an error of either form.
-    #[inline]
+    #[inline(always)]
     pub fn is_error(&self) -> bool {
         matches!(self.kind, Kind::Error | Kind::BulkError)
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{ConvertError, Frame, FromReply, Kept, Kind, Reply, from_aggregate, number};
 
 /// The text of a frame that has one: strings, and numbers as sent.
-#[inline]
+#[inline(always)]
 fn text<'a>(expected: &'static str, frame: &Frame<'a>) -> Result<Cow<'a, [u8]>, ConvertError> {
     match frame.kind() {
         Kind::Simple | Kind::Bulk | Kind::Verbatim | Kind::Int | Kind::Double | Kind::BigNumber => {
@@ -18,6 +18,8 @@ fn text<'a>(expected: &'static str, frame: &Frame<'a>) -> Result<Cow<'a, [u8]>, 
 }
 
 impl<K: Kept> FromReply<K> for () {
+    const PLAIN: bool = true;
+
     /// Any answer but an error.
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         match reply.frame().is_error() {
@@ -28,6 +30,8 @@ impl<K: Kept> FromReply<K> for () {
 }
 
 impl<K: Kept> FromReply<K> for bool {
+    const PLAIN: bool = true;
+
     /// A boolean, 0 or 1; OK is true and a null is false, as `SET key value NX` answers.
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         let frame = reply.frame();
@@ -89,6 +93,8 @@ where
 macro_rules! integers {
     ($($type:ident)*) => {$(
         impl<K: Kept> FromReply<K> for $type {
+            const PLAIN: bool = true;
+
             #[inline]
             fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
                 let frame = reply.frame();
@@ -104,6 +110,8 @@ macro_rules! integers {
 integers!(i8 u16 i16 u32 i32 u64 i64 u128 i128 usize isize);
 
 impl<K: Kept> FromReply<K> for u8 {
+    const PLAIN: bool = true;
+
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         integer(&reply.frame(), "u8")
     }
@@ -118,6 +126,8 @@ impl<K: Kept> FromReply<K> for u8 {
 }
 
 impl<K: Kept> FromReply<K> for f64 {
+    const PLAIN: bool = true;
+
     /// A double, an integer, or a string that holds one, as RESP2 sends doubles.
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         let frame = reply.frame();
@@ -128,6 +138,8 @@ impl<K: Kept> FromReply<K> for f64 {
 }
 
 impl<K: Kept> FromReply<K> for f32 {
+    const PLAIN: bool = true;
+
     /// As `f64`, rounded to the nearest.
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         f64::from_reply(reply).map(|number| number as f32)
@@ -135,6 +147,8 @@ impl<K: Kept> FromReply<K> for f32 {
 }
 
 impl<K: Kept> FromReply<K> for String {
+    const PLAIN: bool = true;
+
     /// A string, or the text of a number; it must be UTF-8.
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         let frame = reply.frame();
@@ -153,8 +167,10 @@ impl<K: Kept> FromReply<K> for Box<str> {
 }
 
 impl<K: Kept> FromReply<K> for Bytes {
+    const PLAIN: bool = true;
+
     /// A string, or the text of a number. Large ones share the received memory.
-    #[inline]
+    #[inline(always)]
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         match text("a string", &reply.frame())? {
             Cow::Borrowed(text) if reply.shares(text.len()) => Ok(reply.slice(text).into_bytes()),
@@ -165,8 +181,10 @@ impl<K: Kept> FromReply<K> for Bytes {
 }
 
 impl<T: FromReply<K>, K: Kept> FromReply<K> for Option<T> {
+    const PLAIN: bool = T::PLAIN;
+
     /// `None` for any of the three nulls.
-    #[inline]
+    #[inline(always)]
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         if reply.frame().is_null() { Ok(None) } else { T::from_reply(reply).map(Some) }
     }
@@ -182,12 +200,16 @@ pub struct Seconds(pub Duration);
 pub struct Millis(pub Duration);
 
 impl<K: Kept> FromReply<K> for Seconds {
+    const PLAIN: bool = true;
+
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         u64::from_reply(reply).map(|count| Seconds(Duration::from_secs(count)))
     }
 }
 
 impl<K: Kept> FromReply<K> for Millis {
+    const PLAIN: bool = true;
+
     fn from_reply(reply: Reply<'_, K>) -> Result<Self, ConvertError> {
         u64::from_reply(reply).map(|count| Millis(Duration::from_millis(count)))
     }

@@ -39,6 +39,19 @@ pub(super) fn whole(bytes: &[u8], bulk_max: usize, resp3: bool) -> Option<Extent
 
 #[inline(always)]
 fn bulk(bytes: &[u8], bulk_max: usize) -> Option<Extent> {
+    // Two digits, as most values have: one look at the header.
+    if let [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', rest @ ..] = bytes {
+        let len = usize::from(tens - b'0') * 10 + usize::from(ones - b'0');
+        if len <= bulk_max && rest.get(len..len + 2)? == b"\r\n" {
+            return Some(Extent { kind: Kind::Bulk, header: 5, len: 5 + len + 2 });
+        }
+        return None;
+    }
+    bulk_of_any_length(bytes, bulk_max)
+}
+
+#[inline(never)]
+fn bulk_of_any_length(bytes: &[u8], bulk_max: usize) -> Option<Extent> {
     let mut at = 1;
     let mut len = 0;
     loop {

@@ -46,11 +46,56 @@ const _: () = {
 };
 
 /// The flags of each row, both files joined.
-static FLAGS: [Flags; COUNT] = {
+const FLAG_SETS: [Flags; COUNT] = {
     let mut all = [Flags::NONE; COUNT];
     let mut index = 0;
     while index < COUNT {
         all[index] = Flags::from_bits(ROWS[index].bits | AUDITS[index].flags().bits());
+        index += 1;
+    }
+    all
+};
+
+static FLAGS: [Flags; COUNT] = FLAG_SETS;
+
+/// How many words make a command complete that any client may send and that no server waits for:
+/// nothing else has to be looked at before it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainWords {
+    least: u8,
+    /// So many more at most. (More than that is no error, but looked at closely.)
+    more: u8,
+}
+
+impl PlainWords {
+    /// Of the row with this index. No number of words will do for a command that always needs a
+    /// closer look, nor past the end.
+    pub(crate) const fn of(index: u16) -> PlainWords {
+        if (index as usize) < COUNT { PLAIN_WORDS[index as usize] } else { PlainWords::NEVER }
+    }
+
+    /// Only no word at all would do, and that never does.
+    const NEVER: PlainWords = PlainWords { least: 0, more: 0 };
+
+    #[inline(always)]
+    pub(crate) fn fit(self, words: u32) -> bool {
+        words.wrapping_sub(u32::from(self.least)) <= u32::from(self.more) && words != 0
+    }
+}
+
+const PLAIN_WORDS: [PlainWords; COUNT] = {
+    let risky =
+        Flags::ADMIN.union(Flags::CONNECTION_STATE).union(Flags::CONTAINER).union(Flags::BLOCKING);
+    let mut all = [PlainWords::NEVER; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        let arity = ROWS[index].arity;
+        if !FLAG_SETS[index].intersects(risky) {
+            let least = arity.unsigned_abs();
+            assert!(0 < least && least < 255);
+            let more = if arity < 0 { 255 } else { 0 };
+            all[index] = PlainWords { least: least as u8, more };
+        }
         index += 1;
     }
     all
