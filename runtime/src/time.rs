@@ -36,9 +36,22 @@ impl Instant {
 
     /// Reads `CLOCK_MONOTONIC`.
     pub fn now() -> Instant {
+        Instant::read(libc::CLOCK_MONOTONIC)
+    }
+
+    /// The same clock as of the kernel's last timer tick, for a fifth of the cost: behind
+    /// [`Instant::now`] by at most [`Instant::COARSE_BEHIND_NS`].
+    pub fn coarse() -> Instant {
+        Instant::read(libc::CLOCK_MONOTONIC_COARSE)
+    }
+
+    /// A tick of the slowest kernels, which count 100 a second; in nanoseconds.
+    pub const COARSE_BEHIND_NS: u64 = 10_000_000;
+
+    fn read(clock: libc::clockid_t) -> Instant {
         let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `t` is a valid, writable timespec; CLOCK_MONOTONIC exists on every Linux.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut t) };
+        // SAFETY: `t` is a valid, writable timespec; both clocks exist on every Linux.
+        unsafe { libc::clock_gettime(clock, &mut t) };
         Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
     }
 

@@ -67,8 +67,8 @@ use words::Words;
 /// One command, complete, with the type that its reply is read as.
 ///
 /// Cheap to build and to move (56 bytes): its RESP is written once, into memory that the thread uses
-/// again for the next short command. Nothing is derived from the arguments until it is asked for, so that a client that
-/// needs no slots does not pay for them.
+/// again for the next short command. Nothing is derived from the arguments until it is asked for,
+/// so that a client that needs no slots does not pay for them.
 #[must_use = "a command does nothing until it is sent"]
 pub struct Command<R> {
     said: Said,

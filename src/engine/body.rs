@@ -1,5 +1,7 @@
 //! The bytes of one reply between their arrival and their redemption.
 
+use hedgerow_runtime::time::Instant;
+
 use crate::Error;
 use crate::resp::{Frame, Kept, Reply, Shape};
 
@@ -76,14 +78,23 @@ impl Short {
     }
 }
 
-/// What a cell holds of its request's outcome.
+/// What a cell holds beside its [`Short`].
 pub(super) enum Held<K> {
-    /// Nothing: there is none, or it is a scalar in the cell's [`Short`].
+    /// Nothing: its request is in flight, over, or has a scalar for its reply.
     Nothing,
+    /// What its request needs while it waits for a connection or for room.
+    Waiting {
+        /// Its deadline without the limit on waiting for a connection.
+        own_deadline: Instant,
+        /// Bytes that it will take when it is queued.
+        len: u32,
+    },
     /// A frame that is no scalar, in the cell's [`Short`].
     Short,
-    /// A frame that does not fit there.
-    Long(Body<K>),
+    /// A frame as in [`Body::Pooled`].
+    Pooled(Vec<u8>),
+    /// A frame as in [`Body::Kept`].
+    Kept(K),
     /// There is no reply.
     Failed(Error),
 }

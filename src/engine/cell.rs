@@ -44,11 +44,7 @@ pub(super) struct Cell<K> {
     pub(super) link: LinkId,
     /// Its place in the link's order of units.
     pub(super) ordinal: u64,
-    /// Bytes that it will take when it is queued.
-    pub(super) len: u32,
     pub(super) deadline: Instant,
-    /// Its deadline without the limit on waiting for a connection; kept only while it waits.
-    pub(super) own_deadline: Instant,
     /// Set if the deadline is near enough to need a timer of its own.
     pub(super) timer: Option<TimerKey>,
     pub(super) waker: Option<Waker>,
@@ -57,6 +53,14 @@ pub(super) struct Cell<K> {
 }
 
 impl<K> Cell<K> {
+    /// The deadline that it has once it is queued, and the bytes that it takes then.
+    pub(super) fn when_queued(&self) -> (Instant, usize) {
+        match self.held {
+            Held::Waiting { own_deadline, len } => (own_deadline, len as usize),
+            _ => (self.deadline, 0),
+        }
+    }
+
     /// Somebody waits for its outcome.
     #[inline]
     pub(super) fn is_awaited(&self) -> bool {
@@ -96,9 +100,7 @@ impl<K> Cells<K> {
             entries: 0,
             link: LinkId(0),
             ordinal: 0,
-            len: 0,
             deadline: Instant::NEVER,
-            own_deadline: Instant::NEVER,
             timer: None,
             waker: None,
             held: Held::Nothing,

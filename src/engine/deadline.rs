@@ -59,8 +59,12 @@ impl<O: Outside> Engine<O> {
     /// The instant `ns` from now. No time at all is over already, by the turn's clock too.
     #[inline]
     pub(crate) fn after_nanos(&self, turn: Instant, ns: u64) -> Instant {
-        let from = if 0 < ns && ns < SHORT_NS { self.out.clock(turn) } else { turn };
-        from.plus_nanos(ns)
+        match ns {
+            0 => turn,
+            1..SHORT_NS => self.out.clock(turn).plus_nanos(ns),
+            // Never too early, and late by next to nothing of such a time.
+            _ => turn.plus_nanos(ns).plus_nanos(O::BEHIND_NS),
+        }
     }
 
     /// Sees to it that the request ends at `deadline` at the latest.
@@ -140,7 +144,7 @@ impl<O: Outside> Engine<O> {
         let Some(cell) = self.cells.get(id) else { return };
         let timer = cell.timer.take();
         let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
-        let len = cell.len as usize;
+        let (_, len) = cell.when_queued();
         let stage = match state {
             State::InFlight => self.links[at.0 as usize].stage(ordinal),
             State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,

@@ -212,6 +212,9 @@ impl<O: Outside> Engine<O> {
         deadline: Instant,
         waker: Waker,
     ) -> Submitted {
+        // Whether a near deadline is past, only the clock itself can tell.
+        let is_near = deadline <= now.plus_nanos(O::BEHIND_NS);
+        let now = if is_near { self.out.clock(now) } else { now };
         if self.waiting == 0
             && deadline > now
             && let Some(link) = self.link_with_room()
@@ -253,9 +256,9 @@ impl<O: Outside> Engine<O> {
         let (id, cell) = self.cells.take();
         cell.state = State::Waiting;
         cell.link = LinkId(0);
-        (cell.deadline, cell.own_deadline) = (deadline, own_deadline);
+        cell.deadline = deadline;
         cell.waker = Some(waker);
-        cell.len = command.len() as u32;
+        cell.held = Held::Waiting { own_deadline, len: command.len() as u32 };
         self.waiters.push_back(id);
         self.waiting += 1;
         self.waiting_bytes += command.len();
@@ -310,7 +313,7 @@ impl<O: Outside> Engine<O> {
         if cell.state != State::Admitted {
             return;
         }
-        let (at, own_deadline) = (cell.link, cell.own_deadline);
+        let (at, (own_deadline, _)) = (cell.link, cell.when_queued());
         if own_deadline <= now {
             let pressure = self.pressure();
             return self.expire(now, id, pressure);
@@ -320,6 +323,7 @@ impl<O: Outside> Engine<O> {
             return self.wait_again(id, command.len());
         }
         cell.state = State::InFlight;
+        cell.held = Held::Nothing;
         let wait_is_over = cell.deadline != own_deadline;
         enqueue(&mut self.links[at.0 as usize], &mut self.out, id, cell, command);
         self.counters.commands += 1;
@@ -366,9 +370,10 @@ impl<O: Outside> Engine<O> {
         let Some(cell) = cell else { return Err(Error::closed()) };
         let outcome = match std::mem::replace(&mut cell.held, Held::Nothing) {
             Held::Short => Ok(Body::Short(cell.short)),
-            Held::Long(body) => Ok(body),
+            Held::Pooled(bytes) => Ok(Body::Pooled(bytes)),
+            Held::Kept(kept) => Ok(Body::Kept(kept)),
             Held::Failed(error) => Err(error),
-            Held::Nothing => Err(Error::closed()),
+            Held::Nothing | Held::Waiting { .. } => Err(Error::closed()),
         };
         self.cells.release(id);
         outcome
@@ -391,7 +396,10 @@ impl<O: Outside> Engine<O> {
         if !cell.is_awaited() {
             return;
         }
-        (cell.deadline, cell.own_deadline) = (deadline, deadline);
+        cell.deadline = deadline;
+        if let Held::Waiting { own_deadline, .. } = &mut cell.held {
+            *own_deadline = deadline;
+        }
         if let Some(timer) = cell.timer.take() {
             self.deadlines.cancel(timer);
         }
@@ -402,10 +410,10 @@ impl<O: Outside> Engine<O> {
     /// its place and its reply is discarded. What comes back is to be dropped outside.
     pub(crate) fn abandon(&mut self, id: CellId) -> Dropped<KeptOf<O>> {
         let Some(cell) = self.cells.get(id) else { return Dropped::default() };
+        let (_, len) = cell.when_queued();
         let held = std::mem::replace(&mut cell.held, Held::Nothing);
         let dropped = Dropped { _waker: cell.waker.take(), _held: held };
         let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
-        let len = cell.len as usize;
         cell.state = State::Abandoned;
         if let Some(timer) = cell.timer.take() {
             self.deadlines.cancel(timer);
@@ -518,7 +526,7 @@ impl<O: Outside> Engine<O> {
             cell.state = State::Admitted;
             cell.link = at;
             self.waiting -= 1;
-            self.waiting_bytes -= cell.len as usize;
+            self.waiting_bytes -= cell.when_queued().1;
             self.links[at.0 as usize].reserved += 1;
             if let Some(waker) = cell.waker.take() {
                 self.out.wake(waker);
@@ -690,7 +698,7 @@ impl<O: Outside> Engine<O> {
                 cell.held = Held::Short;
                 rx.count_copy(len);
             } else {
-                cell.held = Held::Long(keep_body(&mut self.spares, rx, from, len));
+                cell.held = keep(&mut self.spares, rx, from, len);
             }
             if let Some(timer) = cell.timer.take() {
                 self.deadlines.cancel(timer);
@@ -774,17 +782,17 @@ fn enqueue<O: Outside>(
 
 /// Copies a frame of middling length, keeps a large one.
 #[inline]
-fn keep_body<R: Received>(
+fn keep<R: Received>(
     spares: &mut Vec<Vec<u8>>,
     rx: &mut R,
     from: usize,
     len: usize,
-) -> Body<R::Kept> {
+) -> Held<R::Kept> {
     if len <= POOLED_MAX && R::POOLED {
         let mut bytes = spares.pop().unwrap_or_default();
         bytes.extend_from_slice(&rx.bytes()[from..from + len]);
         rx.count_copy(len);
-        return Body::Pooled(bytes);
+        return Held::Pooled(bytes);
     }
-    Body::Kept(rx.keep(from..from + len))
+    Held::Kept(rx.keep(from..from + len))
 }

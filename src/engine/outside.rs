@@ -67,6 +67,9 @@ pub trait Outside {
     /// Say this in the log, after the engine was let go: the subscriber is the user's code.
     fn log(&mut self, line: Line);
 
+    /// By how many nanoseconds the `now` of a submission may be behind the clock.
+    const BEHIND_NS: u64 = 0;
+
     /// The clock as it is, where `turn` may be a little old: a core's turn has lasted for a while
     /// already when a task submits a command.
     fn clock(&self, turn: Instant) -> Instant {

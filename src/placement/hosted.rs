@@ -109,8 +109,21 @@ pub(crate) struct HostOut {
     arms: u64,
 }
 
+impl HostOut {
+    /// Whether nothing is to be done after the lock but to send.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        self.asks.is_empty() && self.wakes.is_empty() && self.lines.is_empty() && self.arm.is_none()
+    }
+}
+
 impl Outside for HostOut {
     type Rx = HostRx;
+    const BEHIND_NS: u64 = Instant::COARSE_BEHIND_NS;
+
+    fn clock(&self, _turn: Instant) -> Instant {
+        Instant::now()
+    }
 
     fn dirty(&mut self, _link: LinkId) {
         self.dirty = true;
@@ -650,19 +663,22 @@ impl Place for HostPlace {
         cx: &mut Context<'_>,
         f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T,
     ) -> T {
-        let now = Instant::now();
+        let now = Instant::coarse();
         let mut engine = lock(&self.lane.engine);
         let value = f(&mut engine, now);
-        let mut todo = Todo::take(&mut engine);
-        if todo.dirty && engine.replies_due(LINK) {
+        let mut dirty = engine.out().dirty;
+        if dirty && engine.replies_due(LINK) {
             duty.promised = !std::mem::replace(&mut engine.out().promised, true);
-            todo.dirty = false;
+            dirty = false;
         }
+        let todo = (!engine.out().is_quiet()).then(|| Todo::take(&mut engine));
         drop(engine);
-        if todo.dirty {
+        if dirty {
             self.lane.flush();
         }
-        self.lane.act(todo);
+        if let Some(todo) = todo {
+            self.lane.act(todo);
+        }
         if duty.promised {
             // Its panic must not lose the request, which is on the engine's books by now.
             let woken = catch_unwind(AssertUnwindSafe(|| cx.waker().wake_by_ref()));
