@@ -37,6 +37,13 @@ impl<S: Subscriber> Layer<S> for Keep {
 async fn set_ups<P: Placement>(place: P) {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(Registry::default().with(Keep(lines.clone())));
+    // A thread without a subscriber that meets an event for the first time just while ours is set
+    // decides for all that nobody listens: meet them all, then have that decided anew.
+    let server = Script::new().answer("HELLO", "-ERR unknown command\r\n").start();
+    let server = server.expect("a scripted server");
+    drop(place.connect(&options_for(server.addr())).await);
+    tracing::callsite::rebuild_interest_cache();
+    lines.lock().expect("the lines").clear();
     let answers = [
         ("", Some((Level::DEBUG, "RESP3"))),
         (
