@@ -1,0 +1,7 @@
+//! Hedging decided by the shipping logic over modelled replicas: the promises in figures.
+
+mod adaptive;
+mod fan_out;
+mod model;
+mod properties;
+mod quantile;
