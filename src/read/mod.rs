@@ -1,14 +1,17 @@
-//! When a second copy of a read is worth its cost: decisions only. Nothing here
+//! Which replica serves a read, and when a second copy is worth its cost: decisions only. Nothing here
 //! opens a socket or reads a clock; time and random bits are arguments.
 //!
 //! - [`Hedging`]: the settings. [`Tail`]: all hedging decisions of one core, made of the parts below.
 //! - [`Budget`]: how many hedges may start. [`Adaptive`]: after which delay, from [`Quantiles`].
 //!   [`Storm`]: not while they cannot help. [`Ledger`]: what they did and cost.
+//! - [`Choice`]: the replica by live latencies. [`nearest()`]: by PING, with [`Estimate`].
 
 mod adaptive;
 mod budget;
+mod choice;
 mod hedging;
 mod ledger;
+mod nearest;
 mod quantile;
 mod sampler;
 mod scale;
@@ -17,8 +20,10 @@ mod tail;
 
 pub use adaptive::Adaptive;
 pub use budget::Budget;
+pub use choice::Choice;
 pub use hedging::{Delay, Hedging};
 pub use ledger::{Ledger, Margins, Outcome};
+pub use nearest::{Estimate, Published, nearest};
 pub use quantile::{Decay, Quantiles, RANKS, Row};
 pub use storm::{Climate, Pace, Reason, Storm, Weather};
 pub use tail::{Due, Tail};
