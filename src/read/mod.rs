@@ -5,6 +5,7 @@
 //! - [`Budget`]: how many hedges may start. [`Adaptive`]: after which delay, from [`Quantiles`].
 //!   [`Storm`]: not while they cannot help. [`Ledger`]: what they did and cost.
 //! - [`Choice`]: the replica by live latencies. [`nearest()`]: by PING, with [`Estimate`].
+//! - [`WhatIf`]: what a delay and a budget would have done to recorded service times.
 
 mod adaptive;
 mod budget;
@@ -17,6 +18,7 @@ mod sampler;
 mod scale;
 mod storm;
 mod tail;
+mod what_if;
 
 pub use adaptive::Adaptive;
 pub use budget::Budget;
@@ -27,3 +29,4 @@ pub use nearest::{Estimate, Published, nearest};
 pub use quantile::{Decay, Quantiles, RANKS, Row};
 pub use storm::{Climate, Pace, Reason, Storm, Weather};
 pub use tail::{Due, Tail};
+pub use what_if::{Advice, Gain, Goal, Prediction, Recorded, WhatIf};

@@ -6,3 +6,4 @@ mod fan_out;
 mod model;
 mod properties;
 mod quantile;
+mod what_if;
