@@ -97,6 +97,34 @@ fn an_outlier_is_out_until_it_recovers() {
     }
 }
 
+/// Fails if fewer than five replies in a row of four times the best of the others eject, if one in time
+/// between them does not count, or if a replica that is out twice is not out twice as long.
+#[test]
+fn five_slow_replies_eject() {
+    let mut choice = Choice::new(3);
+    let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+    let ms = Duration::from_millis;
+    (1..3).for_each(|replica| choice.on_reply(at(0), replica, ms(1)));
+    let mut slow = |from: u64, count: u64| {
+        (from..from + count).for_each(|n| choice.on_reply(at(n), 0, ms(5)));
+        choice.is_ejected(at(from + count), 0)
+    };
+    assert!(!slow(1, 4), "four");
+    assert!(slow(5, 1), "five");
+    let mut choice = Choice::new(3);
+    (1..3).for_each(|replica| choice.on_reply(at(0), replica, ms(1)));
+    for (from, until) in [(0, 1_000), (2_000, 4_000)] {
+        (1..5).for_each(|n| choice.on_reply(at(from + n), 0, ms(5)));
+        if from == 0 {
+            choice.on_reply(at(5), 0, ms(2));
+            (6..10).for_each(|n| choice.on_reply(at(n), 0, ms(5)));
+            assert!(!choice.is_ejected(at(11), 0), "one was in time");
+        }
+        choice.on_failure(at(from + 10), 0);
+        assert!(choice.is_ejected(at(until + 9), 0) && !choice.is_ejected(at(until + 10), 0));
+    }
+}
+
 /// Fails if more than half of the replicas are ejected, if a pick leaves those that may serve, or if none is
 /// picked because all that may serve are out.
 #[test]

@@ -109,6 +109,38 @@ fn predictions_agree_with_brute_force() {
     }
 }
 
+/// Fails if the share of late reads that is predicted to find credit is not what the budget gives them, for
+/// any percentage, burst and share.
+#[test]
+fn credit_is_shared_as_the_budget_does() {
+    let (quick, late) = (Duration::from_millis(1), Duration::from_millis(100));
+    let mut random = fastrand::Rng::with_seed(11);
+    for share in [0.02, 0.1, 0.3, 0.7] {
+        let mut recorded = Recorded::new();
+        recorded.record(late, (share * 1e6) as u64);
+        recorded.record(quick, ((1.0 - share) * 1e6) as u64);
+        let what_if = WhatIf::new(vec![recorded.clone(), recorded]).expect("two replicas");
+        for (percent, burst) in
+            [(1, 3), (5, 1), (20, 2), (30, 1), (30, 5), (50, 1), (50, 2), (100, 1)]
+        {
+            let mut budget = Budget::new(percent, burst);
+            let (mut wanted, mut started) = (0.0, 0.0);
+            for _ in 0..300_000 {
+                budget.on_read();
+                if random.f64() < share {
+                    wanted += 1.0;
+                    started += f64::from(u8::from(budget.take()));
+                }
+            }
+            let pair = what_if.predict(Duration::from_millis(10), percent, burst);
+            let predicted = pair.extra_load_percent / 100.0 / share;
+            let off = (predicted - started / wanted).abs();
+            let name = format!("{share} late, {percent} %, burst {burst}");
+            assert!(off < 0.02, "{name}: {} find credit, predicted {predicted}", started / wanted);
+        }
+    }
+}
+
 /// Fails if the interval of the gain misses the gain over endless samples more often than 95 % allow for.
 #[test]
 fn the_interval_holds_the_true_gain() {
