@@ -8,6 +8,7 @@ mod connection;
 pub mod engine;
 mod error;
 mod placement;
+pub mod read;
 pub mod resp;
 mod route;
 pub mod testing;

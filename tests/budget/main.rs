@@ -4,4 +4,5 @@ mod allocations;
 mod allocator;
 mod calls;
 mod copies;
+mod hedging;
 mod place;

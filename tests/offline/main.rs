@@ -1,6 +1,7 @@
 //! Tests without a network: corpora, simulation, promises about types and sizes.
 
 mod command;
+mod hedging;
 mod operations;
 mod promises;
 mod resp;

@@ -1,0 +1,102 @@
+//! What holds for the budget and for the whole of hedging, whatever happens in which order.
+
+use std::time::Duration;
+
+use hedgerow::read::{Budget, Delay, Due, Hedging, Outcome, Tail};
+use hedgerow::runtime::time::Instant;
+
+/// C-23. Fails if for any settings, at any moment, more hedges started than percent x
+/// reads + burst, or if a hedge is refused that this bound and the cap allow.
+#[test]
+fn starts_never_pass_the_budget() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (percent, burst) = (random.u32(1..=100), random.u32(1..=20));
+        let mut budget = Budget::new(percent, burst);
+        let (mut reads, mut starts) = (0_u64, 0_u64);
+        // What the store may hold, by the words of the requirement.
+        let mut stored = 0_u64;
+        for _ in 0..3_000 {
+            if random.f64() < 0.7 {
+                budget.on_read();
+                reads += 1;
+                stored = (stored + u64::from(percent)).min(u64::from(burst) * 100);
+            }
+            if random.u8(..) % 8 < 3 {
+                let started = budget.take();
+                assert_eq!(started, stored >= 100, "seed {seed}");
+                starts += u64::from(started);
+                stored -= if started { 100 } else { 0 };
+            }
+            let allowed = reads * u64::from(percent) + u64::from(burst) * 100;
+            assert!(starts * 100 <= allowed, "seed {seed}: {starts} of {reads} reads");
+        }
+    }
+}
+
+/// C-16. Fails if for any order of reads, late reads and outcomes a core starts more hedges
+/// than its budget allows, a fixed delay asks again, or the books miss a hedge.
+#[test]
+fn a_core_keeps_its_books() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut hedging = Hedging::default();
+        hedging.max_extra_load_percent = random.u32(1..=30);
+        hedging.burst = random.u32(1..=5);
+        let is_fixed = random.bool();
+        hedging.delay = if is_fixed { Delay::default() } else { Delay::adaptive() };
+        let mut tail = Tail::new(hedging, 2, 3);
+        let (mut now, mut running) = (Instant::ZERO, 0_u64);
+        for _ in 0..5_000 {
+            now = now + Duration::from_micros(random.u64(1..500));
+            tail.on_read(now, random.usize(0..3));
+            if random.u8(..) < 90 {
+                let waited = Duration::from_micros(random.u64(50..50_000));
+                match tail.on_due(now, waited, random.bool()) {
+                    Due::Start => running += 1,
+                    Due::Again(after) => assert!(!is_fixed && after * 8 >= waited),
+                    Due::Leave => {}
+                }
+            }
+            if running > 0 && random.bool() {
+                let outcomes = [Outcome::Won, Outcome::Lost, Outcome::Lost, Outcome::BothFailed];
+                tail.on_outcome(now, random.choice(outcomes).expect("one of four"));
+                running -= 1;
+            }
+            tail.on_reply(now, 0, random.usize(0..4), Duration::from_micros(random.u64(50..9_000)));
+            let ledger = tail.ledger();
+            let decided = ledger.won + ledger.lost + ledger.both_failed;
+            assert_eq!(ledger.sent, decided + running);
+            let allowed = ledger.reads * u64::from(hedging.max_extra_load_percent);
+            assert!(ledger.sent * 100 <= allowed + 100 * u64::from(hedging.burst), "seed {seed}");
+        }
+        assert!(tail.ledger().sent > 0 && tail.ledger().reads == 5_000);
+    }
+}
+
+/// Fails if with the guard on a hedge starts in a storm other than as a probe or most reads arm a
+/// timer, if with it off losses stop hedging, or if a read held back by a storm is to ask again.
+#[test]
+fn the_guard_is_an_option() {
+    for storm_guard in [true, false] {
+        let mut hedging = Hedging::default();
+        (hedging.storm_guard, hedging.max_extra_load_percent) = (storm_guard, 100);
+        hedging.delay = Delay::adaptive();
+        let mut tail = Tail::new(hedging, 1, 2);
+        let (mut starts, mut armed) = (0, 0);
+        for ms in 0..3_000 {
+            let now = Instant::from_nanos(ms * 1_000_000);
+            armed += u64::from(tail.on_read(now, 0).is_some());
+            match tail.on_due(now, Duration::from_millis(5), false) {
+                Due::Start => starts += 1,
+                due => assert_eq!(due, Due::Leave),
+            }
+            tail.on_outcome(now, Outcome::Lost);
+        }
+        // Off after a thousand, then probes at 1,249 ms and so on to 2,999.
+        assert_eq!(starts, if storm_guard { 1_008 } else { 3_000 });
+        assert_eq!(tail.ledger().held_back, if storm_guard { 1_992 } else { 0 });
+        // Reads that would be due (after 100 ms) when the next probe may go.
+        assert!(if storm_guard { armed < 2_000 } else { armed == 3_000 }, "{armed}");
+    }
+}
