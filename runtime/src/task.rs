@@ -5,7 +5,7 @@
 //! mailbox. A panic ends its own task and no other.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::future::Future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -119,7 +119,7 @@ struct Place {
     key: TaskKey,
     queued: bool,
     /// `None` when there is no tenant.
-    job: Option<Pin<Box<dyn Job>>>,
+    job: Option<Rc<dyn Job>>,
 }
 
 impl Ready {
@@ -144,16 +144,12 @@ impl Ready {
         due.ran += 1;
         let place = due.places.get_mut(index as usize)?;
         place.queued = false;
-        // SAFETY: the pointer is only borrowed here; nothing is moved out of the pin.
-        let job = place
-            .job
-            .as_mut()
-            .map(|job| unsafe { NonNull::from(job.as_mut().get_unchecked_mut()) });
+        let job = place.job.as_ref().map(|job| NonNull::from(&**job));
         Some((place.key, job))
     }
 
     /// Takes a task that has ended out of its place.
-    fn take(&self, at: usize) -> Option<Pin<Box<dyn Job>>> {
+    fn take(&self, at: usize) -> Option<Rc<dyn Job>> {
         self.due.borrow_mut().places.get_mut(at)?.job.take()
     }
 }
@@ -161,43 +157,60 @@ impl Ready {
 /// A task as its core holds it.
 trait Job {
     /// One step of it. Ready: it has ended, and its outcome is on record.
-    fn step(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()>;
+    fn step(&self, context: &mut Context<'_>) -> Poll<()>;
     /// Its step panicked, which is its outcome.
-    fn panicked(self: Pin<&mut Self>, payload: Box<dyn Any + Send>);
+    fn panicked(&self, payload: Box<dyn Any + Send>);
+    /// It is not run any more: drops what there is of it, while whoever waits for it may hold on to
+    /// its outcome.
+    fn cease(&self);
 }
 
+/// A task as those see it who wait for it.
+trait Awaited<T> {
+    fn outcome(&self) -> &Outcome<T>;
+}
+
+/// A task with its outcome, in one piece of memory.
 struct Spawned<F: Future> {
-    future: Option<F>,
-    outcome: Rc<Outcome<F::Output>>,
+    future: UnsafeCell<Option<F>>,
+    outcome: Outcome<F::Output>,
 }
 
 impl<F: Future> Spawned<F> {
-    fn parts(self: Pin<&mut Self>) -> (Pin<&mut Option<F>>, &Outcome<F::Output>) {
-        // SAFETY: the future is pinned with its owner: it is never moved out, only dropped in place.
-        // The rest is not.
-        unsafe {
-            let this = self.get_unchecked_mut();
-            (Pin::new_unchecked(&mut this.future), &this.outcome)
-        }
+    #[allow(clippy::mut_from_ref)] // The one way in, with the proof that there is one at a time.
+    fn future(&self) -> Pin<&mut Option<F>> {
+        // SAFETY: it is pinned in its own memory: never moved out, only dropped in place. Only the
+        // functions of `Job` come here, none of which is called inside another of the same task: a
+        // core runs a task once at a time, and lets it cease when it is not running.
+        unsafe { Pin::new_unchecked(&mut *self.future.get()) }
     }
 }
 
 impl<F: Future> Job for Spawned<F> {
     #[inline]
-    fn step(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let (mut future, outcome) = self.parts();
+    fn step(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut future = self.future();
         let Some(running) = future.as_mut().as_pin_mut() else { return Poll::Ready(()) };
         let Poll::Ready(value) = running.poll(context) else { return Poll::Pending };
         // Before the outcome: a destructor that panics is the outcome.
         future.set(None);
-        outcome.end(Ok(value));
+        self.outcome.end(Ok(value));
         Poll::Ready(())
     }
 
-    fn panicked(self: Pin<&mut Self>, payload: Box<dyn Any + Send>) {
-        let (mut future, outcome) = self.parts();
-        quietly(|| future.set(None));
-        outcome.end(Err(payload));
+    fn panicked(&self, payload: Box<dyn Any + Send>) {
+        quietly(|| self.future().set(None));
+        self.outcome.end(Err(payload));
+    }
+
+    fn cease(&self) {
+        self.future().set(None);
+    }
+}
+
+impl<F: Future> Awaited<F::Output> for Spawned<F> {
+    fn outcome(&self) -> &Outcome<F::Output> {
+        &self.outcome
     }
 }
 
@@ -263,13 +276,13 @@ impl Tasks {
 
     /// Adds a task; it runs in the next turn's task phase.
     pub(crate) fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
-        let outcome = Rc::new(Outcome { value: RefCell::new(None), waker: RefCell::new(None) });
-        let task = Task { outcome: outcome.clone() };
-        self.add(Box::pin(Spawned { future: Some(future), outcome }));
-        task
+        let outcome = Outcome { value: RefCell::new(None), waker: RefCell::new(None) };
+        let spawned = Rc::new(Spawned { future: UnsafeCell::new(Some(future)), outcome });
+        self.add(spawned.clone());
+        Task { spawned }
     }
 
-    fn add(&self, job: Pin<Box<dyn Job>>) {
+    fn add(&self, job: Rc<dyn Job>) {
         let mut due = self.ready.due.borrow_mut();
         let places = &mut due.places;
         let index = self.free.borrow_mut().pop().unwrap_or(places.len() as u32);
@@ -301,20 +314,18 @@ impl Tasks {
     }
 
     #[inline(always)]
-    fn poll(&self, key: TaskKey, mut job: NonNull<dyn Job>) {
+    fn poll(&self, key: TaskKey, job: NonNull<dyn Job>) {
         // Its drop would do nothing, through a pointer.
         let waker = ManuallyDrop::new(waker(key));
         let mut context = Context::from_waker(&waker);
-        // SAFETY: the task is in a box of its own, which only `end` below and `clear` take out of its
-        // place. `clear` runs when the core is dropped or shut down, and whoever turns it has it
-        // borrowed meanwhile. It was pinned there and is not moved; nobody else refers to it, since
-        // a place is only looked into here, and a task that runs is not run again inside itself.
-        let mut job = unsafe { Pin::new_unchecked(job.as_mut()) };
-        match catch_unwind(AssertUnwindSafe(|| job.as_mut().step(&mut context))) {
+        // SAFETY: the place holds the task, which only `bury` and `clear` take out of it. `clear` runs
+        // when the core is dropped or shut down, and whoever turns it has it borrowed meanwhile.
+        let job = unsafe { job.as_ref() };
+        match catch_unwind(AssertUnwindSafe(|| job.step(&mut context))) {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(())) => {}
             // Whoever waits for it may panic when it is woken.
-            Err(payload) => quietly(|| job.as_mut().panicked(payload)),
+            Err(payload) => quietly(|| job.panicked(payload)),
         }
         self.bury(key.index());
     }
@@ -339,7 +350,7 @@ impl Tasks {
     /// Drops every task, also those that are spawned by the drops.
     pub(crate) fn clear(&self) {
         loop {
-            let jobs: Vec<(usize, Pin<Box<dyn Job>>)> = {
+            let jobs: Vec<(usize, Rc<dyn Job>)> = {
                 let places = &mut self.ready.due.borrow_mut().places;
                 let places = places.iter_mut().enumerate();
                 places.filter_map(|(at, place)| Some((at, place.job.take()?))).collect()
@@ -350,6 +361,7 @@ impl Tasks {
             for (at, job) in jobs {
                 self.end(at);
                 // A destructor that panics must not keep the rest alive.
+                quietly(|| job.cease());
                 quietly(|| drop(job));
             }
         }
@@ -415,7 +427,7 @@ impl<T> Outcome<T> {
 
 /// A spawned task. Awaiting it gives its output; dropping it lets it run on.
 pub struct Task<T> {
-    outcome: Rc<Outcome<T>>,
+    spawned: Rc<dyn Awaited<T>>,
 }
 
 /// The task panicked; the payload is the panic's.
@@ -446,19 +458,20 @@ impl std::error::Error for Panicked {}
 impl<T> Task<T> {
     /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
-        self.outcome.value.borrow().is_some()
+        self.spawned.outcome().value.borrow().is_some()
     }
 }
 
 impl<T> Future for Task<T> {
     type Output = Result<T, Panicked>;
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let ended = self.outcome.value.borrow_mut().take();
+        let outcome = self.spawned.outcome();
+        let ended = outcome.value.borrow_mut().take();
         if let Some(value) = ended {
             return Poll::Ready(value.map_err(Panicked));
         }
         let waker = cx.waker().clone();
-        let old = self.outcome.waker.borrow_mut().replace(waker);
+        let old = outcome.waker.borrow_mut().replace(waker);
         drop(old);
         Poll::Pending
     }
