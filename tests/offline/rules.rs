@@ -49,7 +49,12 @@ const SLEEPS: &[(&str, usize, &str)] = &[
         "the timers under test, and a task that ends after its starter",
     ),
     ("tests/fuzz/operations.rs", 1, "on the simulated clock, which takes no time"),
-    ("runtime/tests/io.rs", 5, "the timers under test, and posts spread over the steps of parking"),
+    ("runtime/tests/io/task.rs", 2, "the timers under test"),
+    (
+        "runtime/tests/io/wait.rs",
+        3,
+        "the timers under test, and posts spread over the steps of parking",
+    ),
     ("tests/cli/program.rs", 1, "waits for another process to say that it listens"),
     ("tests/cli/report.rs", 1, "polls a child process, whose end is no event here"),
     ("tests/cli/server.rs", 1, "the service time of the server that the report is checked against"),
