@@ -348,6 +348,16 @@ fn no_path_of_one_machine() {
     forbid(&[concat!("/wo", "rk/"), concat!("/ro", "ot/")], "a path of one machine", |_| true);
 }
 
+/// Case behaviour/23. A jump of the wall clock can do nothing. Fails if what ships reads that clock or
+/// arms a timer by it, but for the dates in the program's reports and in the test server.
+#[test]
+fn time_is_monotonic() {
+    let dated = ["src/cli/", "src/testing/"];
+    forbid(&["SystemTime::now", "REALTIME"], "the wall clock", |source| {
+        source.ships() && !dated.iter().any(|folder| source.path.starts_with(folder))
+    });
+}
+
 /// Tests wait for events. Fails if a test file sleeps more or less often than the list says.
 #[test]
 fn tests_wait_for_events() {
