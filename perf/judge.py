@@ -107,7 +107,7 @@ def print_scenario(runs, scenario, phases):
             rows.append(
                 (
                     float("inf"),
-                    [program.label, f"FAILED: {why.splitlines()[-1] if why else ''}"] + [""] * 6,
+                    [program.label, f"FAILED: {why.splitlines()[-1] if why else ''}"] + [""] * 7,
                 )
             )
             continue
@@ -129,6 +129,7 @@ def print_scenario(runs, scenario, phases):
                     f"{statistics.median(run['cpu_share'] for run in ok):.2f}",
                     spread([run["p50_us"] for run in ok], 1) if latency else "-",
                     spread([run["p99_us"] for run in ok], 1) if latency else "-",
+                    f"{max(run['max_us'] for run in ok):.1f}" if latency else "-",
                     str(len(ok)),
                 ],
             )
@@ -141,6 +142,7 @@ def print_scenario(runs, scenario, phases):
         "cpus used",
         "p50 us",
         "p99 us",
+        "max us",
         "n",
     ]
     print_table(head, [row for _, row in sorted(rows, key=lambda row: row[0])])

@@ -22,7 +22,7 @@ class Scenario:
 
     name: str
     title: str
-    server: str  # null-spin, null or valkey
+    server: str  # null-spin, null, null-silent or valkey
     arguments: str
     programs: tuple
     size: int = 64
@@ -67,6 +67,13 @@ OURS_EPOLL = Program("ours, epoll rung", "ours-local --cpu {cpu} --rung epoll")
 OURS_SPIN = Program("ours, spinning", "ours-local --cpu {cpu} --park spin")
 OURS_HOSTED = Program("ours, hosted", "ours-hosted --workers 2")
 OURS_PINNED = Program("ours, Client over a pinned core", "ours-pinned --cpu {cpu} --workers 2")
+
+# `p50`, `p99` and `max` of these are how late 200 us end.
+TIMERS = tuple(
+    Program(f"{limit}, {park}", f"ours-timer --cpu {{cpu}} --limit {limit} --park {park}")
+    for limit in ("sleep", "timeout")
+    for park in ("park", "spin")
+)
 
 REDIS_RS = Program("redis-rs 1.8", "peer-redis")
 FRED = Program("fred 10.1", "peer-fred")
@@ -172,6 +179,14 @@ SCENARIOS = (
     ),
     Scenario("valkey-w2", "W2 against Valkey", "valkey", "--depth 64", REAL),
     Scenario("valkey-w3", "W3 against Valkey", "valkey", "--depth 1024", REAL),
+    Scenario(
+        "timer",
+        "Timers: how late 200 us end",
+        "null-silent",
+        "--latency",
+        TIMERS,
+        baseline=TIMERS[0].label,
+    ),
 ) + tuple(hosted(tasks, every_cpu) for every_cpu in (False, True) for tasks in (1, 16, 64))
 
 
@@ -283,6 +298,10 @@ TARGETS = (
     + (
         over("open loop 300,000/s p50 / bare ring", "open", "p50_us", OURS_SPIN, BARE_RING, 1.10),
         over("open loop 300,000/s p99 / bare ring", "open", "p99_us", OURS_SPIN, BARE_RING, 1.10),
+    )
+    + tuple(
+        Target(f"200 us late at p99, us: {timer.label}", "timer", "p99_us", timer.label, None, 100)
+        for timer in TIMERS
     )
 )
 

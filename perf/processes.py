@@ -72,7 +72,7 @@ class Server:
                 "--size",
                 str(size),
             ]
-            command += ["--spin"] if kind == "null-spin" else []
+            command += {"null-spin": ["--spin"], "null-silent": ["--silent"]}.get(kind, [])
         try:
             self.process = subprocess.Popen(
                 command,

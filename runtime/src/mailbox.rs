@@ -66,9 +66,8 @@ impl<T> Shared<T> {
         if !self.crowded.load(Ordering::Relaxed) {
             return;
         }
-        // Before the list is taken: who joins in between sets it again.
+        // Before the list is taken, whose lock orders it: who joins after that sets it again.
         self.crowded.store(false, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
         let crowd = std::mem::take(&mut *self.crowd.lock().unwrap_or_else(PoisonError::into_inner));
         for waker in crowd {
             quietly(|| waker.wake());
@@ -268,6 +267,10 @@ mod modelled {
         }
 
         pub(super) fn push(&self, value: T) -> Result<(), T> {
+            // No lock when the length says full, for the same reason as in `pop`.
+            if self.len.load(Ordering::Relaxed) == self.capacity {
+                return Err(value);
+            }
             let mut values = self.values.lock().expect("no panic under the lock");
             if values.len() == self.capacity {
                 return Err(value);

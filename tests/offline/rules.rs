@@ -49,7 +49,12 @@ const SLEEPS: &[(&str, usize, &str)] = &[
         "the timers under test, and a task that ends after its starter",
     ),
     ("tests/fuzz/operations.rs", 1, "on the simulated clock, which takes no time"),
-    ("runtime/tests/io.rs", 5, "the timers under test, and posts spread over the steps of parking"),
+    ("runtime/tests/io/task.rs", 2, "the timers under test"),
+    (
+        "runtime/tests/io/wait.rs",
+        3,
+        "the timers under test, and posts spread over the steps of parking",
+    ),
     ("tests/cli/program.rs", 1, "waits for another process to say that it listens"),
     ("tests/cli/report.rs", 1, "polls a child process, whose end is no event here"),
     ("tests/cli/server.rs", 1, "the service time of the server that the report is checked against"),
@@ -341,6 +346,16 @@ fn nothing_is_a_placeholder() {
 #[test]
 fn no_path_of_one_machine() {
     forbid(&[concat!("/wo", "rk/"), concat!("/ro", "ot/")], "a path of one machine", |_| true);
+}
+
+/// Case behaviour/23. A jump of the wall clock can do nothing. Fails if what ships reads that clock or
+/// arms a timer by it, but for the dates in the program's reports and in the test server.
+#[test]
+fn time_is_monotonic() {
+    let dated = ["src/cli/", "src/testing/"];
+    forbid(&["SystemTime::now", "REALTIME"], "the wall clock", |source| {
+        source.ships() && !dated.iter().any(|folder| source.path.starts_with(folder))
+    });
 }
 
 /// Tests wait for events. Fails if a test file sleeps more or less often than the list says.

@@ -51,13 +51,21 @@ pub struct Session {
     sent: usize,
     last: Option<Shape>,
     resp3: bool,
+    silent: bool,
 }
 
 impl Session {
     /// A session whose commands carry values of up to `size` bytes.
     pub fn new(size: usize) -> Session {
         let buffer = vec![0; (4 * size + (64 << 10)).max(256 << 10)];
-        Session { buffer, filled: 0, due: VecDeque::new(), sent: 0, last: None, resp3: false }
+        let due = VecDeque::new();
+        Session { buffer, filled: 0, due, sent: 0, last: None, resp3: false, silent: false }
+    }
+
+    /// Leaves every GET and SET without an answer.
+    pub fn silent(mut self, silent: bool) -> Session {
+        self.silent = silent;
+        self
     }
 
     /// Where to read to; empty when a command is longer than the session was made for.
@@ -120,7 +128,7 @@ impl Session {
 
     fn answer(&mut self, is_get: bool, count: usize) {
         match (self.due.back_mut(), is_get) {
-            _ if count == 0 => {}
+            _ if count == 0 || self.silent => {}
             (Some(Answers::Values(n)), true) | (Some(Answers::Oks(n)), false) => *n += count,
             (_, true) => self.due.push_back(Answers::Values(count)),
             (_, false) => self.due.push_back(Answers::Oks(count)),

@@ -50,7 +50,8 @@ pub struct SimConfig {
     pub reorder: f64,
     /// Chance that a wait ends for nothing. Per `enter`.
     pub spurious: f64,
-    /// Chance that the clock jumps forward, by up to [`SimConfig::clock_jump_max`]. Per `enter`.
+    /// Chance that the clock jumps forward, by up to [`SimConfig::clock_jump_max`]. Per `enter`. It
+    /// is the monotonic one, which never goes back; nothing on a core reads the wall clock.
     pub clock_jump: f64,
     /// Longest jump of the clock. Default 3 s.
     pub clock_jump_max: Duration,

@@ -1,8 +1,10 @@
 //! A run of everything at once, drawn from a seed.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::mpsc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -247,6 +249,14 @@ async fn drive(
         if left > 0 {
             wrong.borrow_mut().push(format!("{left} cells are held though nothing is under way"));
         }
+        // A place that is promised to nobody any more would hold this up.
+        let (began, limit) = (core.now(), Duration::from_secs(1));
+        for client in clients.iter().filter(|_| !plan.closes) {
+            client.close(limit).await;
+        }
+        if core.now().since(began) >= limit {
+            wrong.borrow_mut().push("a place in flight was not given back".to_owned());
+        }
     }
 }
 
@@ -264,7 +274,7 @@ impl Ground {
 
     async fn work(&self, mut rng: Rng, steps: usize) {
         for _ in 0..steps {
-            match rng.u8(0..16) {
+            match rng.u8(0..17) {
                 0..4 => self.count(self.limit(&mut rng), 0).await,
                 4..7 => self.write_and_read(&mut rng).await,
                 7 => self.echo(rng.usize(32..2_000), self.limit(&mut rng), 0).await,
@@ -277,6 +287,7 @@ impl Ground {
                     }
                 }
                 14 => self.panic(&mut rng).await,
+                15 => self.forget(&mut rng).await,
                 _ => self.let_go(&mut rng),
             }
         }
@@ -373,6 +384,20 @@ impl Ground {
             2 => drop(unless(pass(&self.core, after), self.echo(5_000, limit, 0)).await),
             _ => drop(unless(pass(&self.core, after), self.count(limit, 0)).await),
         }
+    }
+
+    /// Requests that are polled once and then dropped together, some of them with a place that they
+    /// were given meanwhile.
+    async fn forget(&self, rng: &mut Rng) {
+        let limit = self.limit(rng);
+        let count = |_| -> Boxed<'_, ()> { Box::pin(self.count(limit, 0)) };
+        let mut requests: Vec<_> = (0..rng.u32(1..6)).map(count).collect();
+        poll_fn(|cx| {
+            requests.retain_mut(|request| request.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        pass(&self.core, Duration::from_micros(rng.u64(0..3_000))).await;
     }
 
     /// A task that panics with a request under way; no other may notice.

@@ -23,6 +23,9 @@ struct Options {
     /// cpu
     #[arg(long)]
     spin: bool,
+    /// Never answer GET and SET
+    #[arg(long)]
+    silent: bool,
 }
 
 const LISTENER: u64 = u64::MAX;
@@ -65,7 +68,7 @@ fn accept(
     listener: &TcpListener,
     epoll: &Epoll,
     peers: &mut HashMap<u64, Peer>,
-    size: usize,
+    options: &Options,
 ) -> io::Result<()> {
     loop {
         let socket = match listener.accept() {
@@ -77,7 +80,8 @@ fn accept(
         socket.set_nodelay(true)?;
         let token = socket.as_raw_fd() as u64;
         epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
-        peers.insert(token, Peer { socket, session: Session::new(size), waits_for_room: false });
+        let session = Session::new(options.size).silent(options.silent);
+        peers.insert(token, Peer { socket, session, waits_for_room: false });
     }
 }
 
@@ -99,7 +103,7 @@ fn main() -> io::Result<()> {
         for event in &events[..ready] {
             let token = event.data();
             if token == LISTENER {
-                accept(&listener, &epoll, &mut peers, options.size)?;
+                accept(&listener, &epoll, &mut peers, &options)?;
                 continue;
             }
             let Some(peer) = peers.get_mut(&token) else { continue };
