@@ -456,13 +456,18 @@ impl<K: Kernel> Core<K> {
         }
         let now = self.local.now();
         let next = self.next_deadline(drive);
-        self.io.kernel.arm(next);
-        if turn == Turn::Return || next <= now {
+        if turn == Turn::Return {
+            self.io.kernel.arm(next);
+            return Wait::No;
+        }
+        if next <= now {
             return Wait::No;
         }
         if self.parker.idle(now, drive.in_flight()) == Idle::Spin {
             return Wait::No;
         }
+        // Only now: a core that looks at the clock all the time needs nobody to call it.
+        self.io.kernel.arm(next);
         // From here on whoever posts rings the bell.
         if self.mail.prepare_sleep() { Wait::Yes } else { Wait::No }
     }

@@ -1,7 +1,7 @@
 //! Deadlines of one core: a hierarchical wheel with O(1) insert and cancel.
 //!
 //! Command timeouts and hedge delays are nearly always cancelled, so both ends of that life must
-//! cost a few stores and no search. Time is cut into slices of 2^15 ns (33 us). A deadline is rounded
+//! cost a few stores and no search. Time is cut into slices of 2^13 ns (8 us). A deadline is rounded
 //! up to the next slice, so it never fires early and at most one slice late.
 //!
 //! Nine levels of 64 slices cover the whole 64-bit clock, so no deadline needs a list of its own for
@@ -12,13 +12,13 @@
 
 use crate::time::Instant;
 
-/// log2 of a slice in nanoseconds: 32.768 us.
-const SLICE_BITS: u32 = 15;
+/// log2 of a slice in nanoseconds: 8.192 us.
+const SLICE_BITS: u32 = 13;
 /// log2 of the slices of one level.
 const LEVEL_BITS: u32 = 6;
 /// Slices of one level.
 const LEVEL_SIZE: usize = 1 << LEVEL_BITS;
-/// Nine digits of six bits hold the 49 bits that a slice number can have.
+/// Nine digits of six bits hold the 51 bits that a slice number can have.
 const LEVELS: usize = 9;
 /// End of a list.
 const NIL: u32 = u32::MAX;
