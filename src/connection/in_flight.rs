@@ -1,7 +1,5 @@
 //! What was said on a connection and not answered yet, in wire order.
 
-use std::collections::VecDeque;
-
 use crate::engine::{CellId, Stage};
 
 /// Whose answer it is.
@@ -26,57 +24,91 @@ pub(crate) struct Unit {
 }
 
 /// The queue of a connection. Units at its tail may still be unsent.
+///
+/// A ring whose length is a power of two: a unit's ordinal, its number on this connection, says where
+/// it lies.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    units: VecDeque<Unit>,
-    /// Units before the front: the front's ordinal.
+    ring: Vec<Unit>,
+    /// Ordinal of the front.
     answered: u64,
     /// Ordinal of the first unit that was not handed to the system yet.
     handed: u64,
+    /// Ordinal of the next unit.
+    next: u64,
 }
+
+/// Units that the first allocation holds.
+const BEGIN: usize = 32;
 
 impl InFlight {
     /// Units queued or in flight.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.units.len()
+        (self.next - self.answered) as usize
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.units.is_empty()
+        self.next == self.answered
     }
 
     /// Bytes of the commands whose replies are outstanding: counted now, since only those ask who
     /// want to know what went wrong.
     pub(crate) fn bytes(&self) -> u64 {
-        self.units.iter().map(|unit| u64::from(unit.bytes)).sum()
+        self.units(self.answered).map(|unit| u64::from(unit.bytes)).sum()
+    }
+
+    #[inline(always)]
+    fn place(&self, ordinal: u64) -> usize {
+        ordinal as usize & self.ring.len().wrapping_sub(1)
+    }
+
+    /// The units from `first` on.
+    fn units(&self, first: u64) -> impl Iterator<Item = Unit> {
+        (first..self.next).map(|ordinal| self.ring[self.place(ordinal)])
     }
 
     /// Adds a unit at the tail; returns its ordinal.
     #[inline(always)]
     pub(crate) fn push(&mut self, unit: Unit) -> u64 {
-        let ordinal = self.answered + self.units.len() as u64;
-        self.units.push_back(unit);
+        if self.len() == self.ring.len() {
+            self.grow();
+        }
+        let ordinal = self.next;
+        let place = self.place(ordinal);
+        self.ring[place] = unit;
+        self.next += 1;
         ordinal
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let none = Unit { owner: Owner::Nobody, bytes: 0, due: 0 };
+        let larger = vec![none; BEGIN.max(2 * self.ring.len())];
+        let old = std::mem::replace(&mut self.ring, larger);
+        for ordinal in self.answered..self.next {
+            let place = self.place(ordinal);
+            self.ring[place] = old[ordinal as usize & (old.len() - 1)];
+        }
     }
 
     /// Whose the next reply is. `None`: nothing is due.
     #[inline]
     pub(crate) fn peek_answer(&self) -> Option<Unit> {
         // A reply cannot belong to what was not handed over.
-        if self.answered >= self.handed { None } else { self.units.front().copied() }
-    }
-
-    /// The next reply is the only one of a request: takes it. `None` leaves all as it is.
-    #[inline]
-    pub(crate) fn answer_of_request(&mut self) -> Option<CellId> {
         if self.answered >= self.handed {
             return None;
         }
-        let Unit { owner: Owner::Request(id), due: 1, .. } = *self.units.front()? else {
+        self.ring.get(self.place(self.answered)).copied()
+    }
+
+    /// The next reply is the only one of a request: takes it. `None` leaves all as it is.
+    #[inline(always)]
+    pub(crate) fn answer_of_request(&mut self) -> Option<CellId> {
+        let Unit { owner: Owner::Request(id), due: 1, .. } = self.peek_answer()? else {
             return None;
         };
-        self.units.pop_front();
         self.answered += 1;
         Some(id)
     }
@@ -87,11 +119,11 @@ impl InFlight {
         if self.answered >= self.handed {
             return None;
         }
-        let front = self.units.front_mut()?;
+        let place = self.place(self.answered);
+        let front = self.ring.get_mut(place)?;
         front.due = front.due.saturating_sub(1);
         let unit = *front;
         if unit.due == 0 {
-            self.units.pop_front();
             self.answered += 1;
         }
         Some(unit)
@@ -100,7 +132,7 @@ impl InFlight {
     /// All queued units were handed to the system.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
-        self.handed = self.answered + self.units.len() as u64;
+        self.handed = self.next;
     }
 
     /// Whether the unit was handed to the system, so that bytes of it may be on the wire.
@@ -126,26 +158,32 @@ impl InFlight {
 
     /// The unit with this ordinal, if it is still here.
     pub(crate) fn unit(&self, ordinal: u64) -> Option<&Unit> {
-        self.units.get(usize::try_from(ordinal.checked_sub(self.answered)?).ok()?)
+        let is_here = (self.answered..self.next).contains(&ordinal);
+        is_here.then(|| &self.ring[self.place(ordinal)])
     }
 
     /// Drops queued units for which `keep` answers false; it is told the ordinal that the unit has
     /// from now on if it stays.
     pub(crate) fn retain_queued(&mut self, mut keep: impl FnMut(&Unit, u64) -> bool) {
-        let first = (self.handed - self.answered) as usize;
-        for unit in self.units.split_off(first) {
-            if keep(&unit, self.answered + self.units.len() as u64) {
-                self.units.push_back(unit);
+        let mut kept = self.handed;
+        for ordinal in self.handed..self.next {
+            let unit = self.ring[self.place(ordinal)];
+            if keep(&unit, kept) {
+                let place = self.place(kept);
+                self.ring[place] = unit;
+                kept += 1;
             }
         }
+        self.next = kept;
     }
 
     /// All units with how far each had come, `unsent` bytes of the handed-over ones being unwritten.
     pub(crate) fn into_units(self, unsent: u64) -> impl Iterator<Item = (Unit, Stage)> {
         let handed = (self.handed - self.answered) as usize;
-        let of_handed: u64 = self.units.iter().take(handed).map(|u| u64::from(u.bytes)).sum();
-        let mut written = of_handed.saturating_sub(unsent);
-        self.units.into_iter().enumerate().map(move |(i, unit)| {
+        let of_handed = self.units(self.answered).take(handed).map(|unit| u64::from(unit.bytes));
+        let mut written = of_handed.sum::<u64>().saturating_sub(unsent);
+        (self.answered..self.next).enumerate().map(move |(i, ordinal)| {
+            let unit = self.ring[self.place(ordinal)];
             let whole = written >= u64::from(unit.bytes);
             written = written.saturating_sub(u64::from(unit.bytes));
             let stage = match () {

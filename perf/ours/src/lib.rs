@@ -32,10 +32,27 @@ where
     lane.check(right);
 }
 
+/// What all tasks share, for as long as the process lives: a task that carries its own copy fills the
+/// cache with it.
+pub struct Shared {
+    /// The workload.
+    pub workload: Workload,
+    /// What SET sets.
+    pub value: Bytes,
+}
+
+impl Shared {
+    /// Of this workload.
+    pub fn new(workload: Workload) -> &'static Shared {
+        let value = Bytes::from(workload.value());
+        Box::leak(Box::new(Shared { workload, value }))
+    }
+}
+
 /// A task of the closed loop: one command after the other, for ever. Calls `after` after each.
 pub async fn repeat<D: Door>(
     client: D,
-    workload: Workload,
+    shared: &'static Shared,
     seed: u64,
     lane: &'static Lane,
     mut after: impl FnMut(),
@@ -43,16 +60,13 @@ pub async fn repeat<D: Door>(
     Bytes: FromReply<D::Kept>,
     (): FromReply<D::Kept>,
 {
+    let Shared { workload, value } = shared;
     let mut keys = Keys::new(workload.keys, seed);
-    let value = Bytes::from(workload.value());
     loop {
-        let key = keys.roll();
+        let sent = if workload.records_latency() { now_ns() } else { 0 };
+        one(&client, keys.roll(), workload, value, lane).await;
         if workload.records_latency() {
-            let sent = now_ns();
-            one(&client, key, &workload, &value, lane).await;
             lane.took(now_ns() - sent);
-        } else {
-            one(&client, key, &workload, &value, lane).await;
         }
         after();
     }

@@ -3,7 +3,7 @@
 use clap::Parser;
 use harness::{Lane, Workload, start};
 use hedgerow::Client;
-use ours::{options, repeat};
+use ours::{Shared, options, repeat};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -17,12 +17,13 @@ struct Arguments {
 }
 
 async fn drive(workload: Workload) -> Result<(), hedgerow::Error> {
+    let shared = Shared::new(workload.clone());
     let mut tasks = Vec::new();
     for connection in 0..workload.connections {
         let client = Client::connect(&options(&workload)?).await?;
         for task in 0..workload.depth {
             let seed = (connection * workload.depth + task) as u64;
-            tasks.push(repeat(client.clone(), workload.clone(), seed, Lane::new(), || ()));
+            tasks.push(repeat(client.clone(), shared, seed, Lane::new(), || ()));
         }
     }
     start(&workload);

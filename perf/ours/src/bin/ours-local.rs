@@ -1,13 +1,11 @@
 //! LocalClient on a pinned core: closed and open loop.
 
-use bytes::Bytes;
 use clap::Parser;
 use harness::{Arrivals, Keys, Lane, Workload, counter, now_ns, start};
 use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
 use hedgerow::{Cores, LocalClient, LocalContext};
-use ours::{one, options, repeat};
+use ours::{Shared, one, options, repeat};
 use std::error::Error;
-use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::Poll;
 
@@ -39,11 +37,12 @@ async fn drive(local: LocalContext, workload: Workload) -> Result<(), hedgerow::
     let lane = Lane::new();
     let places = clients.iter().flat_map(|c| std::iter::repeat_n(c, workload.depth));
     let mut publish = Some(publisher(local.clone()));
+    let shared = Shared::new(workload.clone());
     for (client, seed) in places.zip(0..) {
-        let (client, workload) = (client.clone(), workload.clone());
+        let client = client.clone();
         match publish.take() {
-            Some(publish) => drop(local.spawn(repeat(client, workload, seed, lane, publish))),
-            None => drop(local.spawn(repeat(client, workload, seed, lane, || ()))),
+            Some(publish) => drop(local.spawn(repeat(client, shared, seed, lane, publish))),
+            None => drop(local.spawn(repeat(client, shared, seed, lane, || ()))),
         }
     }
     // The controller ends the process.
@@ -71,7 +70,7 @@ fn publisher(local: LocalContext) -> impl FnMut() {
 
 /// Spawns a task for each arrival, then lets the core turn.
 async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Workload) -> ! {
-    let shared = Rc::new((workload.clone(), Bytes::from(workload.value())));
+    let shared = Shared::new(workload.clone());
     let lane = Lane::new();
     let mut arrivals = Arrivals::new(workload.rate, 1);
     let mut keys = Keys::new(workload.keys, 1);
@@ -79,10 +78,10 @@ async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Wor
     loop {
         let now = now_ns();
         while let Some(at) = arrivals.due(now) {
-            let (client, shared, key) = (clients[next].clone(), shared.clone(), *keys.roll());
+            let (client, key) = (clients[next].clone(), *keys.roll());
             next = (next + 1) % clients.len();
             drop(local.spawn(async move {
-                one(&client, &key, &shared.0, &shared.1, lane).await;
+                one(&client, &key, &shared.workload, &shared.value, lane).await;
                 lane.took(now_ns() - at);
             }));
         }

@@ -4,7 +4,7 @@ use clap::Parser;
 use harness::{Lane, Workload, start};
 use hedgerow::Cores;
 use hedgerow::runtime::park::ParkPolicy;
-use ours::{options, repeat};
+use ours::{Shared, options, repeat};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -24,12 +24,13 @@ struct Arguments {
 }
 
 async fn drive(cores: Cores, workload: Workload) -> Result<(), hedgerow::Error> {
+    let shared = Shared::new(workload.clone());
     let mut tasks = Vec::new();
     for connection in 0..workload.connections {
         let client = cores.connect(&options(&workload)?).await?;
         for task in 0..workload.depth {
             let seed = (connection * workload.depth + task) as u64;
-            tasks.push(repeat(client.clone(), workload.clone(), seed, Lane::new(), || ()));
+            tasks.push(repeat(client.clone(), shared, seed, Lane::new(), || ()));
         }
     }
     start(&workload);
