@@ -108,10 +108,58 @@ struct Ready {
 #[derive(Default)]
 struct Due {
     /// Tasks in the order in which they were woken.
-    queue: Vec<u32>,
-    /// So many of the queue have run in this turn.
-    ran: usize,
+    woken: Queue,
+    /// Tasks that have not run yet, in the order in which they were spawned.
+    fresh: Queue,
     places: Vec<Place>,
+}
+
+/// Numbers of tasks.
+#[derive(Default)]
+struct Queue {
+    tasks: Vec<u32>,
+    /// So many of them have run in this round.
+    ran: usize,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.tasks.len() - self.ran
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        let task = *self.tasks.get(self.ran)?;
+        self.ran += 1;
+        Some(task)
+    }
+
+    /// Lets those go that have run.
+    fn end_round(&mut self) {
+        self.tasks.drain(..self.ran);
+        self.ran = 0;
+    }
+}
+
+impl Due {
+    fn len(&self) -> usize {
+        self.woken.len() + self.fresh.len()
+    }
+
+    #[inline(always)]
+    fn queue(&mut self, of: Round) -> &mut Queue {
+        match of {
+            Round::Woken => &mut self.woken,
+            Round::Fresh => &mut self.fresh,
+        }
+    }
+}
+
+/// What runs after what in a turn.
+#[derive(Clone, Copy)]
+enum Round {
+    Woken,
+    Fresh,
 }
 
 /// A task's place. Its name changes with its tenant.
@@ -131,17 +179,16 @@ impl Ready {
             && !place.queued
         {
             place.queued = true;
-            due.queue.push(key.index() as u32);
+            due.woken.tasks.push(key.index() as u32);
         }
     }
 
     /// The next task that is due, which may be queued again from now on, and where it is. It stays
     /// in its place while it runs: it may spawn and wake, which moves places but no task.
     #[inline(always)]
-    fn pop(&self) -> Option<(TaskKey, Option<NonNull<dyn Job>>)> {
+    fn pop(&self, round: Round) -> Option<(TaskKey, Option<NonNull<dyn Job>>)> {
         let due = &mut *self.due.borrow_mut();
-        let index = *due.queue.get(due.ran)?;
-        due.ran += 1;
+        let index = due.queue(round).next()?;
         let place = due.places.get_mut(index as usize)?;
         place.queued = false;
         let job = place.job.as_ref().map(|job| NonNull::from(&**job));
@@ -243,8 +290,7 @@ impl Tasks {
 
     /// How many tasks are due.
     pub(crate) fn ready_len(&self) -> usize {
-        let due = self.ready.due.borrow();
-        due.queue.len() - due.ran
+        self.ready.due.borrow().len()
     }
 
     pub(crate) fn wake(&self, key: TaskKey) {
@@ -274,7 +320,7 @@ impl Tasks {
         None
     }
 
-    /// Adds a task; it runs in the next turn's task phase.
+    /// Adds a task. It runs in the same turn if one that was woken adds it, else in the next.
     pub(crate) fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
         let outcome = Outcome { value: RefCell::new(None), waker: RefCell::new(None) };
         let spawned = Rc::new(Spawned { future: UnsafeCell::new(Some(future)), outcome });
@@ -291,26 +337,34 @@ impl Tasks {
             places.push(Place { key, queued: false, job: None });
         }
         places[index as usize].job = Some(job);
-        let key = places[index as usize].key;
+        // A tenant that woke itself as it ended left its place in the queue.
+        if !std::mem::replace(&mut places[index as usize].queued, true) {
+            due.fresh.tasks.push(index);
+        }
         self.live.set(self.live.get() + 1);
         drop(due);
-        self.ready.push(key);
         self.ready.attention.call();
     }
 
-    /// Runs the tasks that are due now, each once; what they wake runs in the next turn, so that a
-    /// task that always wakes itself cannot hold up the ring (trap 8).
+    /// Runs the tasks that are due now, each once, and then those that were spawned by now: what they
+    /// have to send goes out with this turn, and a task for each arrival costs no wait. What is woken
+    /// or spawned meanwhile runs in the next turn, so that a task that always wakes itself cannot hold
+    /// up the ring (trap 8).
     pub(crate) fn run(&self) {
-        let due_now = self.ready_len();
+        self.run_round(Round::Woken);
+        self.run_round(Round::Fresh);
+    }
+
+    #[inline(always)]
+    fn run_round(&self, round: Round) {
+        let due_now = self.ready.due.borrow_mut().queue(round).len();
         for _ in 0..due_now {
-            let Some((key, job)) = self.ready.pop() else { break };
+            let Some((key, job)) = self.ready.pop(round) else { break };
             if let Some(job) = job {
                 self.poll(key, job);
             }
         }
-        let due = &mut *self.ready.due.borrow_mut();
-        due.queue.drain(..due.ran);
-        due.ran = 0;
+        self.ready.due.borrow_mut().queue(round).end_round();
     }
 
     #[inline(always)]

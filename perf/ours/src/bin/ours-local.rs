@@ -75,7 +75,9 @@ async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Wor
     let mut arrivals = Arrivals::new(workload.rate, 1);
     let mut keys = Keys::new(workload.keys, 1);
     let mut next = 0;
+    let mut publish = publisher(local.clone());
     loop {
+        publish();
         let now = now_ns();
         while let Some(at) = arrivals.due(now) {
             let (client, key) = (clients[next].clone(), *keys.roll());
