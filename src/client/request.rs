@@ -163,24 +163,20 @@ impl<P: Place> Passage<P> {
         }
         self.place.discharge(&mut self.duty);
         let mut engine = self.place.look();
-        match engine.look_for(self.id, cx.waker()) {
-            Found::Nothing => return Poll::Pending,
-            Found::Short => {}
-            found => {
-                drop(engine);
-                return self.poll_rarely(found, cx, read);
-            }
-        }
+        let Some(answered) = engine.answered(self.id) else {
+            drop(engine);
+            return self.poll_rarely(cx, read);
+        };
         self.stage = Stage::Over;
         let value = if W::PLAIN && P::ALONE {
             // Nobody's code runs in here, so the bytes need not be moved out first.
-            let value = read.read(engine.short(self.id).scalar());
-            engine.release(self.id);
+            let value = read.read(answered.short().scalar());
+            answered.release();
             drop(engine);
             value
         } else {
-            let short = *engine.short(self.id);
-            engine.release(self.id);
+            let short = *answered.short();
+            answered.release();
             drop(engine);
             read.read(short.scalar())
         };
@@ -192,15 +188,16 @@ impl<P: Place> Passage<P> {
     #[inline(never)]
     fn poll_rarely<W: Read<KeptOf<P::Out>>>(
         &mut self,
-        found: Found,
         cx: &mut Context<'_>,
         read: W,
     ) -> Poll<Result<W::Value, Error>> {
+        let found = self.place.look().look_for(self.id, cx.waker());
         match found {
-            Found::Admitted => self.queue_admitted(cx),
-            Found::OtherWaker if self.wait_with(cx.waker().clone()) => return Poll::Pending,
+            Found::Nothing => return Poll::Pending,
             Found::Outcome => return Poll::Ready(self.redeem(read)),
-            Found::OtherWaker | Found::Nothing | Found::Short => {}
+            Found::OtherWaker if self.wait_with(cx.waker().clone()) => return Poll::Pending,
+            Found::OtherWaker | Found::Reply => {}
+            Found::Admitted => self.queue_admitted(cx),
         }
         self.poll_with(cx, read)
     }

@@ -113,9 +113,20 @@ impl Clone for Text {
     }
 }
 
+impl Text {
+    #[cold]
+    #[inline(never)]
+    fn forget_late(&mut self) {
+        self.forget();
+    }
+}
+
 impl Drop for Text {
     #[inline(always)]
     fn drop(&mut self) {
-        self.forget();
+        // Nearly always it was forgotten when its bytes were queued.
+        if self.own.capacity() != 0 || self.shared.is_some() {
+            self.forget_late();
+        }
     }
 }

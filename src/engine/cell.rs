@@ -68,6 +68,31 @@ impl<K> Cell<K> {
     }
 }
 
+/// A request's cell with its reply.
+pub(crate) struct Answered<'a, K> {
+    cell: &'a mut Cell<K>,
+    free: &'a mut Vec<u32>,
+    index: u32,
+}
+
+impl<K> Answered<'_, K> {
+    /// The reply.
+    #[inline(always)]
+    pub(crate) fn short(&self) -> &Short {
+        &self.cell.short
+    }
+
+    /// The reply was read: the cell is free as soon as no entry refers to it.
+    #[inline(always)]
+    pub(crate) fn release(self) {
+        self.cell.state = State::Free;
+        if self.cell.entries == 0 {
+            self.cell.generation = self.cell.generation.wrapping_add(1);
+            self.free.push(self.index);
+        }
+    }
+}
+
 /// All cells of an engine.
 pub(super) struct Cells<K> {
     cells: Vec<Cell<K>>,
@@ -116,39 +141,33 @@ impl<K> Cells<K> {
         (cell.generation == id.generation).then_some(cell)
     }
 
-    /// Where a request is, for the task of `waker`.
+    /// The cell of a request whose reply is a short scalar and waits in it.
     #[inline(always)]
-    pub(super) fn look_for(&self, id: CellId, waker: &Waker) -> Found {
-        let cell = self.cells.get(id.index as usize);
-        let Some(cell) = cell.filter(|cell| cell.generation == id.generation) else {
-            return Found::Outcome;
-        };
+    pub(super) fn answered(&mut self, id: CellId) -> Option<Answered<'_, K>> {
+        let cell = self.cells.get_mut(id.index as usize)?;
+        let is_here = cell.generation == id.generation && cell.state == State::Answered;
+        is_here.then_some(Answered { cell, free: &mut self.free, index: id.index })
+    }
+
+    /// Where a request without such a reply is, for the task of `waker`.
+    pub(super) fn look_for(&mut self, id: CellId, waker: &Waker) -> Found {
+        let Some(cell) = self.get(id) else { return Found::Outcome };
         match cell.state {
-            State::Answered => Found::Short,
             State::Admitted => Found::Admitted,
             State::Waiting | State::InFlight => match &cell.waker {
                 Some(known) if known.will_wake(waker) => Found::Nothing,
                 _ => Found::OtherWaker,
             },
+            // It came meanwhile, where others have the engine in between.
+            State::Answered => Found::Reply,
             State::Free | State::Done | State::Abandoned => Found::Outcome,
         }
     }
 
-    /// The short reply of a cell that has one.
-    #[inline(always)]
-    pub(super) fn short(&self, id: CellId) -> &Short {
-        &self.cells[id.index as usize].short
-    }
-
     /// The tenant has its outcome: the cell is free as soon as no entry refers to it.
-    #[inline(always)]
     pub(super) fn release(&mut self, id: CellId) {
         let cell = &mut self.cells[id.index as usize];
-        cell.state = State::Free;
-        if cell.entries == 0 {
-            cell.generation = cell.generation.wrapping_add(1);
-            self.free.push(id.index);
-        }
+        Answered { cell, free: &mut self.free, index: id.index }.release();
     }
 
     /// Frees the cell of a tenant that is over (redeemed or abandoned) and has no entry left.

@@ -14,7 +14,7 @@ mod log;
 mod outside;
 mod state;
 
-pub(crate) use body::{Body, Short};
+pub(crate) use body::Body;
 pub use cell::CellId;
 pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
@@ -38,7 +38,7 @@ use crate::resp::{Frame, ServerError, Shape, Step};
 use crate::route::{self, Verdict};
 use crate::topology::Topology;
 use body::{Held, INLINE_MAX, POOLED_MAX};
-use cell::{Cell, Cells, State};
+use cell::{Answered, Cell, Cells, State};
 use deadline::{Deadlines, nanos};
 use link::{Link, LinkState};
 use state::Observers;
@@ -65,8 +65,8 @@ pub(crate) enum Found {
     OtherWaker,
     /// There is room now: queue it with [`Engine::queue_admitted`].
     Admitted,
-    /// A short scalar that [`Engine::short`] shows, until [`Engine::release`].
-    Short,
+    /// A reply for [`Engine::answered`], after all.
+    Reply,
     /// An outcome for [`Engine::redeem`].
     Outcome,
 }
@@ -346,22 +346,15 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// Where a request is, for the task of `waker`.
+    /// The reply of a request, if it has one that is a short scalar.
     #[inline(always)]
-    pub(crate) fn look_for(&self, id: CellId, waker: &Waker) -> Found {
+    pub(crate) fn answered(&mut self, id: CellId) -> Option<Answered<'_, KeptOf<O>>> {
+        self.cells.answered(id)
+    }
+
+    /// Where a request without such a reply is, for the task of `waker`.
+    pub(crate) fn look_for(&mut self, id: CellId, waker: &Waker) -> Found {
         self.cells.look_for(id, waker)
-    }
-
-    /// The reply of a request of which [`Found::Short`] was said.
-    #[inline(always)]
-    pub(crate) fn short(&self, id: CellId) -> &Short {
-        self.cells.short(id)
-    }
-
-    /// That reply was read: the cell is given back.
-    #[inline(always)]
-    pub(crate) fn release(&mut self, id: CellId) {
-        self.cells.release(id);
     }
 
     /// Takes the outcome of a request of which [`Found::Outcome`] was said; its cell is given back.

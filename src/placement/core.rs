@@ -639,8 +639,17 @@ impl Drop for CorePlace {
     #[inline(always)]
     fn drop(&mut self) {
         // The table's and this one: a closed engine that the last request lets go leaves the table.
-        if Rc::strong_count(&self.engine) == 2
-            && let Ok(mut engine) = self.engine.try_borrow_mut()
+        if Rc::strong_count(&self.engine) == 2 {
+            self.let_go();
+        }
+    }
+}
+
+impl CorePlace {
+    #[cold]
+    #[inline(never)]
+    fn let_go(&self) {
+        if let Ok(mut engine) = self.engine.try_borrow_mut()
             && engine.is_closed()
         {
             engine.out().list();
