@@ -27,6 +27,7 @@ impl Kept for LocalBytes {
     fn slice_ref(&self, sub: &[u8]) -> LocalBytes {
         LocalBytes::slice_ref(self, sub)
     }
+    #[inline(always)]
     fn copy_from(bytes: &[u8]) -> LocalBytes {
         LocalBytes::copy_from(bytes)
     }
@@ -39,6 +40,7 @@ impl FromReply<LocalBytes> for LocalBytes {
     const PLAIN: bool = true;
 
     /// A string, or the text of a number. Large ones share the received block.
+    #[inline(always)]
     fn from_reply(reply: Reply<'_, LocalBytes>) -> Result<LocalBytes, ConvertError> {
         let frame = reply.frame();
         if frame.is_null() || frame.kind().is_aggregate() {

@@ -102,7 +102,8 @@ async fn owned(client: &LocalClient, size: usize) -> [u64; 4] {
     ]
 }
 
-/// Design section 2. Fails if an owned value costs more than its own memory.
+/// Design section 2. Fails if an owned value costs more than its own memory, or one of 33 to 128 bytes
+/// that stays on its core anything at all.
 #[test]
 fn small_owned_values_allocate_once() {
     for rung in rungs() {
@@ -114,8 +115,11 @@ fn small_owned_values_allocate_once() {
             counts
         });
         for (size, counts) in counts {
-            let one = counts.iter().all(|count| (COUNTED..=COUNTED + ONCE).contains(count));
-            assert!(one, "{rung:?}, {size} B: LocalBytes, Bytes, String, Vec: {counts:?}");
+            let one = |count: &u64| (COUNTED..=COUNTED + ONCE).contains(count);
+            let [local, others @ ..] = &counts;
+            let fits = if (33..=128).contains(&size) { *local <= ONCE } else { one(local) };
+            let all = fits && others.iter().all(one);
+            assert!(all, "{rung:?}, {size} B: LocalBytes, Bytes, String, Vec: {counts:?}");
         }
     }
 }

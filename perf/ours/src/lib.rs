@@ -22,11 +22,11 @@ pub fn options(workload: &Workload) -> Result<Options, hedgerow::Error> {
 /// If the command fails.
 pub async fn one<D: Door>(client: &D, key: &[u8], workload: &Workload, value: &Bytes, lane: &Lane)
 where
-    Bytes: FromReply<D::Kept>,
+    D::Kept: FromReply<D::Kept>,
     (): FromReply<D::Kept>,
 {
     let right = match workload.verb {
-        Verb::Get => client.get::<Bytes>(key).await.expect("GET").len() == workload.size,
+        Verb::Get => client.get::<D::Kept>(key).await.expect("GET").as_ref().len() == workload.size,
         Verb::Set => client.set(key, value).await.is_ok(),
     };
     lane.check(right);
@@ -57,7 +57,7 @@ pub async fn repeat<D: Door>(
     lane: &'static Lane,
     mut after: impl FnMut(),
 ) where
-    Bytes: FromReply<D::Kept>,
+    D::Kept: FromReply<D::Kept>,
     (): FromReply<D::Kept>,
 {
     let Shared { workload, value } = shared;

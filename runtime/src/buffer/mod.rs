@@ -8,6 +8,7 @@
 mod block;
 mod pool;
 mod slice;
+mod small;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::block::{Block, Foreign};
+use super::small::Small;
 
 /// A part of a received block, held by a plain count: cheap, and bound to its core.
 #[derive(Clone)]
@@ -48,21 +49,35 @@ impl AsRef<[u8]> for Part {
 /// A value on its core: a part of the received block when it is large, else a copy.
 ///
 /// It is `!Send`; [`LocalBytes::into_bytes`] (or `Bytes::from`) makes the form that may leave the
-/// core, without copying.
-#[derive(Clone)]
+/// core, without copying more than 128 bytes.
 pub struct LocalBytes(Kind);
 
-#[derive(Clone)]
 enum Kind {
     Slice(Slice),
+    Small(Small),
     Copied(Bytes),
 }
 
+impl Clone for LocalBytes {
+    /// Another owner of the same memory; up to 128 bytes are copied.
+    fn clone(&self) -> LocalBytes {
+        LocalBytes(match &self.0 {
+            Kind::Slice(slice) => Kind::Slice(slice.clone()),
+            Kind::Small(small) => return LocalBytes::copy_from(small.as_ref()),
+            Kind::Copied(bytes) => Kind::Copied(bytes.clone()),
+        })
+    }
+}
+
 impl LocalBytes {
-    /// A copy of `bytes`: one allocation.
-    #[inline]
+    /// A copy of `bytes`: one allocation, or none where a copy of 33 to 128 bytes finds memory that
+    /// an earlier one on this thread has left.
+    #[inline(always)]
     pub fn copy_from(bytes: &[u8]) -> LocalBytes {
-        LocalBytes(Kind::Copied(Bytes::copy_from_slice(bytes)))
+        LocalBytes(match Small::copy_from(bytes) {
+            Some(small) => Kind::Small(small),
+            None => Kind::Copied(Bytes::copy_from_slice(bytes)),
+        })
     }
 
     /// The bytes `sub`, which must lie inside `self` (as a sub-slice of `self.as_ref()`), sharing
@@ -77,6 +92,7 @@ impl LocalBytes {
                 }
                 None => LocalBytes::copy_from(sub),
             },
+            Kind::Small(_) => LocalBytes::copy_from(sub),
             Kind::Copied(b) => match offset_in(b, sub) {
                 Some(at) => LocalBytes(Kind::Copied(b.slice(at..at + sub.len()))),
                 None => LocalBytes::copy_from(sub),
@@ -84,11 +100,12 @@ impl LocalBytes {
         }
     }
 
-    /// The form that may leave the core; no byte is copied.
+    /// The form that may leave the core; no more than 128 bytes are copied.
     #[inline]
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Kind::Slice(s) => s.into_bytes(),
+            Kind::Small(s) => Bytes::copy_from_slice(s.as_ref()),
             Kind::Copied(b) => b,
         }
     }
@@ -109,6 +126,7 @@ impl AsRef<[u8]> for LocalBytes {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
             Kind::Slice(s) => s.as_ref(),
+            Kind::Small(s) => s.as_ref(),
             Kind::Copied(b) => b,
         }
     }
