@@ -195,3 +195,79 @@ impl InFlight {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Fails if a ring that wraps, grows or loses units from its queued part gives a reply to another
+    /// unit than a plain queue would, or tells another place or fate of one.
+    #[test]
+    fn a_ring_is_a_queue() {
+        for (seed, most) in [(1, 1), (2, 2), (3, 33), (4, 200)] {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let (mut ring, mut model) = (InFlight::default(), VecDeque::<(u64, Unit)>::new());
+            let (mut handed, mut answered, mut number) = (0, 0, 0);
+            for _ in 0..40_000 {
+                match rng.u8(..10) {
+                    0..=3 if model.len() < most => {
+                        number += 1;
+                        let owner =
+                            Owner::Request(CellId { index: number, generation: seed as u32 });
+                        let unit = Unit { owner, bytes: rng.u32(1..90), due: rng.u32(1..3) };
+                        let ordinal = ring.push(unit);
+                        assert_eq!(ordinal, answered + model.len() as u64);
+                        model.push_back((ordinal, unit));
+                    }
+                    4..=6 => {
+                        let due = (handed > 0).then(|| model.front_mut().expect("handed").1.owner);
+                        assert_eq!(ring.answer().map(|u| u.owner), due);
+                        if let Some((_, front)) = model.front_mut().filter(|_| handed > 0) {
+                            front.due -= 1;
+                            if front.due == 0 {
+                                model.pop_front();
+                                (handed, answered) = (handed - 1, answered + 1);
+                            }
+                        }
+                    }
+                    7 => {
+                        ring.hand_over();
+                        handed = model.len();
+                    }
+                    8 => {
+                        let dropped = |unit: &Unit| unit.bytes % 3 == 0;
+                        let queued = model.split_off(handed);
+                        for (_, unit) in queued.into_iter().filter(|(_, unit)| !dropped(unit)) {
+                            model.push_back((answered + model.len() as u64, unit));
+                        }
+                        let mut told = Vec::new();
+                        ring.retain_queued(|unit, ordinal| {
+                            let keep = !dropped(unit);
+                            told.extend(keep.then_some((ordinal, unit.owner)));
+                            keep
+                        });
+                        let kept = model.iter().skip(handed).map(|(at, unit)| (*at, unit.owner));
+                        assert!(told.into_iter().eq(kept));
+                    }
+                    _ => {
+                        let unsent = rng.u64(..300);
+                        let mut behind = 0;
+                        for (place, (ordinal, unit)) in model.iter().enumerate().rev() {
+                            let found = ring.unit(*ordinal).map(|u| (u.owner, u.bytes));
+                            assert_eq!(found, Some((unit.owner, unit.bytes)));
+                            assert_eq!(ring.is_handed(*ordinal), place < handed);
+                            if place < handed {
+                                assert_eq!(ring.is_writing(*ordinal, unsent), behind < unsent);
+                                behind += u64::from(unit.bytes);
+                            }
+                        }
+                    }
+                }
+                assert_eq!((ring.len(), ring.is_empty()), (model.len(), model.is_empty()));
+            }
+            let left: Vec<_> = ring.into_units(0).map(|(unit, _)| unit.owner).collect();
+            assert!(model.iter().map(|(_, unit)| unit.owner).eq(left));
+        }
+    }
+}

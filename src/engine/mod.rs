@@ -249,9 +249,11 @@ impl<O: Outside> Engine<O> {
             return Submitted::Refused(error, waker);
         }
         let own_deadline = deadline;
-        let deadline = match self.options.queue_timeout {
-            Some(wait) if !self.is_connected() => deadline.min(now + wait),
-            _ => deadline,
+        let deadline = if self.is_connected() {
+            deadline
+        } else {
+            // Counted as a command's own time is: `now` may be behind.
+            deadline.min(self.after_nanos(now, nanos(self.options.queue_timeout)))
         };
         let (id, cell) = self.cells.take();
         cell.state = State::Waiting;

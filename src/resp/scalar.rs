@@ -108,3 +108,40 @@ fn int(bytes: &[u8]) -> Option<Extent> {
     }
     Some(Extent { kind: Kind::Int, header: 1, len: at + 2 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if the short look at a header of two digits takes what the long one does not, or takes it
+    /// otherwise: other digits, a CR or LF in an odd place, a cut at any byte, a limit on either side.
+    #[test]
+    fn two_digits_are_read_as_any_length_is() {
+        let parts = |found: Option<Extent>| found.map(|e| (e.header, e.len, e.kind == Kind::Bulk));
+        let mut taken = 0;
+        for number in (0..8_usize.pow(5)).step_by(if cfg!(miri) { 61 } else { 1 }) {
+            let header: Vec<u8> = (0..5).map(|at| b"0129-\r\nx"[number >> (3 * at) & 7]).collect();
+            for body in [0, 1, 2, 9, 10, 11, 12, 19, 20, 21, 22, 29] {
+                let mut bytes = [b"$", &header[..], b"\r\n"].concat();
+                bytes.resize(bytes.len() + body, b'x');
+                bytes.extend_from_slice(b"\r\n");
+                for bulk_max in [9, 10, 12, 512] {
+                    let expected = parts(bulk_of_any_length(&bytes, bulk_max));
+                    assert_eq!(
+                        parts(bulk(&bytes, bulk_max)),
+                        expected,
+                        "{:?}",
+                        bytes.escape_ascii()
+                    );
+                    taken += usize::from(expected.is_some());
+                }
+            }
+        }
+        assert!(taken > 0, "none of them is whole");
+        let whole = b"$12\r\nabcdefghijkl\r\n";
+        for end in 0..whole.len() {
+            assert!(bulk(&whole[..end], 512).is_none());
+        }
+        assert_eq!(bulk(whole, 512).map(|e| e.len), Some(whole.len()));
+    }
+}

@@ -1,5 +1,6 @@
 //! Callers that do what nobody should: the client stays whole, and says what was wrong.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -13,13 +14,13 @@ use futures::future::join_all;
 use hedgerow::prelude::*;
 use hedgerow::resp::{ConvertError, FromReply, Kept, Reply};
 use hedgerow::testing::{Close, Script, ScriptServer, Server};
-use hedgerow::{Client, Cores, ErrorKind, Options};
+use hedgerow::{Client, Cores, ErrorKind, LocalClient, LocalContext, Options};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
-use crate::placement::{LIMIT, on_core, on_tokio, one_core, options_for};
+use crate::placement::{LIMIT, on_core, on_tokio, one_core, options_for, until};
 
 fn server() -> (Server, Options) {
     let server = Server::start().expect("a server");
@@ -188,6 +189,49 @@ fn wakers_that_panic_on_a_core() {
         }
         place.0.sleep(Duration::from_millis(5)).await;
         assert_eq!(doomed.await.expect("a reply"), None);
+    });
+}
+
+thread_local! {
+    static ASKED: RefCell<Option<(LocalContext, LocalClient)>> = const { RefCell::new(None) };
+}
+
+/// Reading one begins a request of the same client, and drops it or leaves it queued.
+#[derive(Debug, PartialEq)]
+struct Nosy;
+
+impl<K: Kept> FromReply<K> for Nosy {
+    fn from_reply(_: Reply<'_, K>) -> Result<Nosy, ConvertError> {
+        let (context, client) = ASKED.with_borrow(Clone::clone).expect("a client");
+        let mut dropped = client.get::<Nosy>("k");
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut dropped).poll(&mut cx).is_pending());
+        assert!(client.live_requests() > 0 && client.is_connected());
+        let mut left = client.get::<()>("left");
+        assert!(Pin::new(&mut left).poll(&mut cx).is_pending());
+        drop(context.spawn(left));
+        Ok(Nosy)
+    }
+}
+
+/// Invariant 1. Fails if a conversion of the user's runs while the engine is borrowed, whatever it is
+/// wrapped in and however long the reply is.
+#[test]
+fn conversions_use_the_client_on_a_core() {
+    on_core(|place| async move {
+        let (server, options) = server();
+        let client = place.0.connect(&options).await.expect("up");
+        ASKED.set(Some((place.0.clone(), client.clone())));
+        for len in [0, 9, 10, 77, 78, 79, 99, 100, 4_096, 4_122, 4_123, 20_000] {
+            client.set("k", vec![b'x'; len]).await.expect("set");
+            assert_eq!(client.get::<Nosy>("k").await.expect("a reply"), Nosy);
+            assert_eq!(client.get::<Option<Nosy>>("k").await.expect("a reply"), Some(Nosy));
+            let many = client.mget::<Vec<Nosy>>(["k", "none"]).await.expect("a reply");
+            assert_eq!(many, [Nosy, Nosy]);
+        }
+        ASKED.take();
+        until(&place, "the end of what was left", || client.live_requests() == 0).await;
+        drop(server);
     });
 }
 

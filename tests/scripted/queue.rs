@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hedgerow::prelude::*;
 use hedgerow::testing::{Admission, Script, Server};
@@ -183,8 +183,26 @@ async fn the_wait_limit_ends_with_the_wait<P: Placement>(place: P) {
     assert_eq!(client.get::<String>("k").await.expect("a reply"), "late");
 }
 
+/// Fails if the limit on waiting for a connection is counted from a clock that is behind.
+async fn the_wait_limit_never_comes_early<P: Placement>(place: P) {
+    let server = Server::start().expect("a server");
+    server.faults().admit(Admission::Refuse);
+    let mut options = options_for(server.addr().expect("tcp"));
+    options.queue_timeout = Some(3 * MS);
+    let client = place.create(&options).expect("valid options");
+    for step in 0..40 {
+        // At any distance from a tick of the slow clock.
+        place.pause(Duration::from_micros(700 + 130 * step)).await;
+        let begun = Instant::now();
+        let error = client.get::<Option<String>>("k").await.expect_err("no server");
+        let waited = begun.elapsed();
+        assert!(waited >= 3 * MS, "after {waited:?}: {error}");
+    }
+}
+
 on_each_placement!(
     a_dropped_call_leaves_the_queue,
+    the_wait_limit_never_comes_early,
     waiting_bytes_are_bounded,
     the_wait_limit_ends_with_the_wait,
 );
