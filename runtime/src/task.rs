@@ -207,8 +207,7 @@ trait Job {
     fn step(&self, context: &mut Context<'_>) -> Poll<()>;
     /// Its step panicked, which is its outcome.
     fn panicked(&self, payload: Box<dyn Any + Send>);
-    /// It is not run any more: drops what there is of it, while whoever waits for it may hold on to
-    /// its outcome.
+    /// Its core ends: drops what there is of it, and tells whoever waits for it.
     fn cease(&self);
 }
 
@@ -251,7 +250,8 @@ impl<F: Future> Job for Spawned<F> {
     }
 
     fn cease(&self) {
-        self.future().set(None);
+        quietly(|| self.future().set(None));
+        self.outcome.end(Err(Box::new("its core ended before it did")));
     }
 }
 
@@ -484,7 +484,8 @@ pub struct Task<T> {
     spawned: Rc<dyn Awaited<T>>,
 }
 
-/// The task panicked; the payload is the panic's.
+/// The task panicked, and the payload is the panic's; or its core ended before it did, which the
+/// message says then.
 pub struct Panicked(pub Box<dyn Any + Send>);
 
 impl Panicked {
@@ -615,6 +616,26 @@ mod tests {
                 panic!("in a destructor");
             }
         }
+    }
+
+    /// Fails if whoever awaits a task of a core that ends waits for ever.
+    #[test]
+    fn a_core_that_ends_tells_those_who_wait() {
+        struct Called(AtomicBool);
+        impl Wake for Called {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let (tasks, _mail) = tasks();
+        let mut task = tasks.spawn(pending::<()>());
+        let called = Arc::new(Called(AtomicBool::new(false)));
+        let waker = Waker::from(called.clone());
+        assert!(poll_once(&mut task, &waker).is_none());
+        drop(tasks);
+        assert!(called.0.load(Ordering::Relaxed));
+        let Some(Err(ended)) = poll_once(&mut task, &waker) else { panic!("it goes on") };
+        assert!(ended.message().contains("core ended"), "{ended}");
     }
 
     /// Fails, or Miri does, if a task that runs moves with its place, or is freed by its own handle.

@@ -391,14 +391,19 @@ impl<O: Outside> Engine<O> {
         if !cell.is_awaited() {
             return;
         }
-        cell.deadline = deadline;
+        let mut until = deadline;
         if let Held::Waiting { own_deadline, .. } = &mut cell.held {
+            // The limit on waiting stays what it was.
+            if cell.deadline < *own_deadline {
+                until = until.min(cell.deadline);
+            }
             *own_deadline = deadline;
         }
+        cell.deadline = until;
         if let Some(timer) = cell.timer.take() {
             self.deadlines.cancel(timer);
         }
-        self.watch(id, now, deadline);
+        self.watch(id, now, until);
     }
 
     /// The caller is gone. What is queued is cut out before the next send, what is in flight keeps

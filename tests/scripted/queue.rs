@@ -200,6 +200,25 @@ async fn the_wait_limit_never_comes_early<P: Placement>(place: P) {
     }
 }
 
+/// Fails if a deadline that a waiting request is given lifts the limit on its wait.
+#[test]
+fn a_later_deadline_keeps_the_wait_limit() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let server = Server::start().expect("a server");
+        server.faults().admit(Admission::Refuse);
+        let mut options = options_for(server.addr().expect("tcp"));
+        options.queue_timeout = Some(20 * MS);
+        let client = hedgerow::Client::create(&options).expect("valid options");
+        let mut get = client.get::<Option<String>>("k");
+        assert!(futures::poll!(&mut get).is_pending());
+        let begun = Instant::now();
+        let error = get.timeout(Duration::from_secs(60)).await.expect_err("no server");
+        assert_eq!(error.kind(), ErrorKind::NotConnected, "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{error}");
+    });
+}
+
 on_each_placement!(
     a_dropped_call_leaves_the_queue,
     the_wait_limit_never_comes_early,
