@@ -164,8 +164,9 @@ impl Options {
         }
     }
 
-    /// Reads `redis://[[user:]password@]host[:port][/database]` or `unix:///path[?db=N]`, the port
-    /// being 6379 where none is named. Both take `?protocol=auto|resp2|resp3`; every other setting
+    /// Reads `redis://[[user:]password@]host[:port][/database]` or
+    /// `unix://[[user:]password@]/path[?db=N]` (also `redis+unix://`), the port being 6379 where none
+    /// is named. Both take `?protocol=auto|resp2|resp3`; every other setting
     /// is a field.
     ///
     /// User and password are percent-decoded. A word before `@` without a colon is a password
@@ -175,12 +176,16 @@ impl Options {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config), naming the part and what would be right,
     /// never the password.
     pub fn from_url(text: &str) -> Result<Options, Error> {
-        let url = url::Url::parse(text).map_err(unreadable)?;
+        let hosted = socket_with_host(text);
+        let url = url::Url::parse(hosted.as_deref().unwrap_or(text)).map_err(unreadable)?;
         if url.fragment().is_some() {
             return Err(Error::config(format!("the URL: it must not contain `#`; {ESCAPES}")));
         }
         match url.scheme() {
             "redis" => from_redis_url(&url),
+            "unix" | "redis+unix" if hosted.is_none() && url.has_host() => {
+                Err(Error::config("the URL: a unix socket is written unix:///absolute/path"))
+            }
             "unix" | "redis+unix" => from_unix_url(&url),
             "rediss" => {
                 Err(Error::config("the URL: TLS (rediss://) is not available in this build"))
@@ -290,15 +295,7 @@ fn from_redis_url(url: &url::Url) -> Result<Options, Error> {
         return Err(Error::config("the URL: the port must be from 1 to 65535"));
     }
     let mut options = Options::new(Endpoint::tcp(host, url.port().unwrap_or(PORT)));
-    let user = decoded(url.username(), "the user")?;
-    match url.password() {
-        Some(password) => {
-            options.password = Some(Secret::new(decoded(password, "the password")?));
-            options.username = Some(user).filter(|u| !u.is_empty());
-        }
-        None if !user.is_empty() => options.password = Some(Secret::new(user)),
-        None => {}
-    }
+    read_credentials(url, &mut options)?;
     let path = url.path().trim_start_matches('/');
     if !path.is_empty() {
         options.database = database(path)?;
@@ -309,12 +306,35 @@ fn from_redis_url(url: &url::Url) -> Result<Options, Error> {
 
 fn from_unix_url(url: &url::Url) -> Result<Options, Error> {
     let path = decoded(url.path(), "the path")?;
-    if path.is_empty() || url.has_host() {
+    if path.is_empty() {
         return Err(Error::config("the URL: a unix socket is written unix:///absolute/path"));
     }
     let mut options = Options::new(Endpoint::unix(path));
+    read_credentials(url, &mut options)?;
     read_query(url, &mut options)?;
     Ok(options)
+}
+
+/// The address of a socket with credentials, with a host: the URL standard wants one behind `@`.
+fn socket_with_host(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_socket = ["unix", "redis+unix"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    let (credentials, path) = rest.split_at(rest.find('/')?);
+    let is_whole = credentials.ends_with('@') && !credentials.contains(['?', '#']);
+    (is_socket && is_whole).then(|| format!("{scheme}://{credentials}socket{path}"))
+}
+
+fn read_credentials(url: &url::Url, options: &mut Options) -> Result<(), Error> {
+    let user = decoded(url.username(), "the user")?;
+    match url.password() {
+        Some(password) => {
+            options.password = Some(Secret::new(decoded(password, "the password")?));
+            options.username = Some(user).filter(|u| !u.is_empty());
+        }
+        None if !user.is_empty() => options.password = Some(Secret::new(user)),
+        None => {}
+    }
+    Ok(())
 }
 
 fn read_query(url: &url::Url, options: &mut Options) -> Result<(), Error> {

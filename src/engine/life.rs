@@ -53,8 +53,14 @@ impl<O: Outside> Engine<O> {
         if let Some(error) = &self.first_failure {
             return Ok(Err(error.clone()));
         }
-        if self.links.iter().all(Link::is_ready) {
+        let Some(missing) = self.links.iter().find(|link| !link.is_ready()) else {
             return Ok(Ok(()));
+        };
+        // All were up and one is lost again, before the caller could look: nothing would wake it.
+        if self.was_up
+            && let Some(error) = &missing.last_error
+        {
+            return Ok(Err(error.clone()));
         }
         // A task that is polled for other reasons meanwhile is listed once.
         if self.starters.iter().any(|known| known.will_wake(&waker)) {

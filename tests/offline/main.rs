@@ -9,3 +9,4 @@ mod retention;
 mod rules;
 mod simulation;
 mod slot;
+mod uri;

@@ -437,6 +437,23 @@ async fn a_quoted_password_stays_out_of_errors<P: Placement>(place: P) {
     }
 }
 
+/// Fails if a connection that is lost in the moment in which it is up leaves `connect` waiting
+/// for as long as the server goes on like that.
+async fn up_and_lost_at_once_fails_connect<P: Placement>(place: P) {
+    // Replies that nobody asked for, in one piece with the greeting.
+    let script = Script::new().answer("HELLO", format!("{MAP}{}", "+OK\r\n".repeat(4)));
+    let server = script.start().expect("a scripted server");
+    let error = place.connect(&options_for(server.addr())).await.expect_err("lost at once");
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+
+    // Here the end may come a little later than the greeting: then it was up for that while.
+    let script = Script::new().expect_start("HELLO 3").reply(MAP).close();
+    let server = script.start().expect("a scripted server");
+    for _ in 0..50 {
+        let _ = place.connect(&options_for(server.addr())).await;
+    }
+}
+
 on_each_placement!(
     resp3_set_up_is_these_bytes,
     a_plain_set_up_is_hello_alone,
@@ -455,5 +472,6 @@ on_each_placement!(
     explicit_protocols_are_obeyed,
     a_pool_may_mix_protocols,
     a_wrong_password_fails_connect,
+    up_and_lost_at_once_fails_connect,
     a_quoted_password_stays_out_of_errors,
 );
