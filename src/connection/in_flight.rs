@@ -236,7 +236,7 @@ mod tests {
                         handed = model.len();
                     }
                     8 => {
-                        let dropped = |unit: &Unit| unit.bytes % 3 == 0;
+                        let dropped = |unit: &Unit| unit.bytes.is_multiple_of(3);
                         let queued = model.split_off(handed);
                         for (_, unit) in queued.into_iter().filter(|(_, unit)| !dropped(unit)) {
                             model.push_back((answered + model.len() as u64, unit));
