@@ -47,6 +47,10 @@ def paired(runs, target):
     ]
 
 
+# An interval whose ends are further apart than this reaches any target by noise alone.
+WIDE = 1.5
+
+
 def judge(runs, target, missing, quick):
     """One row of the targets table, as a dict."""
     row = {
@@ -70,6 +74,8 @@ def judge(runs, target, missing, quick):
         return row | {"verdict": "NOT JUDGED", "why": "quick run"}
     if target.is_close() and len(figures) < PAIRS_MIN:
         return row | {"verdict": "NOT JUDGED", "why": f"{len(figures)} of {PAIRS_MIN} pairs"}
+    if target.is_close() and high > WIDE * low:
+        return row | {"verdict": "NOT JUDGED", "why": "the interval is too wide to say anything"}
     best = (high if target.at_least else low) if target.is_close() else median
     reached = best >= target.limit if target.at_least else best <= target.limit
     return row | {"verdict": "pass" if reached else "FALLS SHORT"}

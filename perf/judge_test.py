@@ -47,6 +47,10 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(verdict(noisy, [10] * 20, 1.05), "pass")
         self.assertEqual(verdict([11.0] * 20, [10] * 20, 1.05), "FALLS SHORT")
 
+    def test_noise_is_no_pass(self):
+        """Fails if an interval passes because it is so wide that it reaches everything."""
+        self.assertEqual(verdict([5.0, 20.0] * 10, [10] * 20, 1.05), "NOT JUDGED")
+
     def test_at_least(self):
         """Fails if fewer commands than asked for pass."""
         self.assertEqual(verdict([9.0] * 20, [10] * 20, 0.95, at_least=True), "FALLS SHORT")
