@@ -11,14 +11,18 @@ use hedgerow_runtime::buffer::LocalBytes;
 use hedgerow_runtime::core::Local;
 
 use super::door::Door;
+use super::pages::{Pages, Pins};
 use super::request::{Passage, Place, Read, Request};
 use super::states::LocalStates;
+use crate::command::cursors::ScanPage;
 use crate::command::{Command, ToArg, strings};
 use crate::config::Options;
-use crate::engine::Counters;
+use crate::engine::{Counters, ReadCopy, SeenNode};
 use crate::error::Error;
 use crate::placement::core::{CoreDesk, CorePlace};
+use crate::read::{Ledger, Reads, Weather};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
+use crate::route::{PinId, View};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
 /// dropping the last clone closes them, and every request still waiting ends with an error.
@@ -27,6 +31,7 @@ use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 #[derive(Clone)]
 pub struct LocalClient {
     shared: Rc<Shared>,
+    view: View,
 }
 
 struct Shared {
@@ -48,7 +53,8 @@ impl LocalClient {
             return Err(Error::closed());
         }
         let place = desk.open(Arc::new(options.clone()));
-        Ok(LocalClient { shared: Rc::new(Shared { place, local: desk.local().clone() }) })
+        let shared = Rc::new(Shared { place, local: desk.local().clone() });
+        Ok(LocalClient { shared, view: options.read_from.into() })
     }
 
     /// Waits until the first connections are up (R-001).
@@ -96,6 +102,66 @@ impl LocalClient {
         self.get_with(key, copy).await
     }
 
+    /// This client with its reads served otherwise; it shares all else, also the budget of hedges
+    /// (R-220, R-267).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a zone policy without a zone (R-281) and for
+    /// [`ReadFrom::Replica`](crate::read::ReadFrom) without any replica.
+    pub fn read_from(&self, reads: impl Into<Reads>) -> Result<LocalClient, Error> {
+        let reads = reads.into();
+        self.shared.place.look().options().check_view(reads)?;
+        Ok(LocalClient { view: reads.into(), ..self.clone() })
+    }
+
+    /// A whole scan, page by page, from one server. `step` makes the command for a cursor.
+    ///
+    /// ```
+    /// use hedgerow::{LocalClient, Error, command::hashes};
+    ///
+    /// async fn fields(client: &LocalClient) -> Result<usize, Error> {
+    ///     let mut pages = client.pages(|cursor| hashes::hscan::<(String, String)>("user:1", cursor));
+    ///     let mut count = 0;
+    ///     while let Some(page) = pages.next_page().await? {
+    ///         count += page.len();
+    ///     }
+    ///     Ok(count)
+    /// }
+    /// ```
+    pub fn pages<T, F>(&self, step: F) -> Pages<LocalClient, F>
+    where
+        F: FnMut(u64) -> Command<ScanPage<T>>,
+    {
+        Pages::new(self, step)
+    }
+
+    /// The nodes of the deployment as this client sees them now, the primary first.
+    pub fn nodes(&self) -> Vec<SeenNode> {
+        self.shared.place.with(|engine, now| engine.nodes(now))
+    }
+
+    /// The books of its hedged reads.
+    pub fn hedges(&self) -> Ledger {
+        self.shared.place.look().hedges()
+    }
+
+    /// What the storm guard says: whether hedging is off just now, and why.
+    pub fn weather(&self) -> Weather {
+        self.shared.place.look().weather()
+    }
+
+    /// From now on every answered copy of a read is kept for [`LocalClient::take_trace`], up to
+    /// `capacity` of them; the oldest are dropped. 0 switches it off.
+    pub fn trace_reads(&self, capacity: usize) {
+        self.shared.place.look().trace_reads(capacity);
+    }
+
+    /// The copies of reads that were answered since the last call, in the order of their replies, and how
+    /// many more were dropped for want of room.
+    pub fn take_trace(&self) -> (Vec<ReadCopy>, u64) {
+        self.shared.place.look().take_trace()
+    }
+
     /// Whether a connection takes commands now (R-099).
     pub fn is_connected(&self) -> bool {
         self.shared.place.with(|engine, _| engine.is_connected())
@@ -114,6 +180,12 @@ impl LocalClient {
     /// Requests that hold a cell: under way, or finished and not yet redeemed.
     pub fn live_requests(&self) -> usize {
         self.shared.place.with(|engine, _| engine.live_requests())
+    }
+
+    /// This client as a view that was checked already.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn viewing(&self, view: View) -> LocalClient {
+        LocalClient { view, ..self.clone() }
     }
 
     /// The core that it lives on.
@@ -142,7 +214,17 @@ impl Door for LocalClient {
 
     #[inline(always)]
     fn send<R: FromReply<LocalBytes>>(&self, command: Command<R>) -> LocalRequest<R> {
-        LocalRequest(Request::new(self.shared.place.clone(), command))
+        LocalRequest(Request::new(self.shared.place.clone(), self.view, command))
+    }
+}
+
+impl Pins for LocalClient {
+    fn pinned(&self, pin: PinId) -> LocalClient {
+        LocalClient { view: View { pin: Some(pin), ..self.view }, ..self.clone() }
+    }
+
+    fn unpin(&self, pin: PinId) {
+        self.shared.place.look().unpin(pin);
     }
 }
 
