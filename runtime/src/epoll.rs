@@ -10,14 +10,16 @@
 //! and cancel a kernel timer per turn and is rounded by the thread's timer slack (50 us); the
 //! timerfd has no slack, and it also turns [`Kernel::ready_fd`] readable for a host.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::descriptor::{eventfd, owned, ring_eventfd};
+use crate::group::Group;
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
-use crate::op::{Completion, GroupId, Op, Token};
+use crate::op::{Completion, GroupId, Op, Token, gathered};
 use crate::socket::{close_now, new_socket};
 use crate::time::Instant;
 
@@ -109,21 +111,6 @@ struct Waiter {
     connect: bool,
 }
 
-/// A provided-buffer group: buffers in the order in which they were posted.
-#[derive(Debug)]
-struct Group {
-    incremental: bool,
-    posted: VecDeque<Buffer>,
-}
-
-#[derive(Debug)]
-struct Buffer {
-    index: u16,
-    ptr: *mut u8,
-    len: u32,
-    used: u32,
-}
-
 /// An eventfd that another thread writes to end our wait.
 #[derive(Debug)]
 struct EventFd {
@@ -136,18 +123,14 @@ impl Wakeup for EventFd {
     fn wake(&self) {
         // AcqRel: what the waking thread did before is visible to `answer`, which swaps it back.
         if !self.signalled.swap(true, Ordering::AcqRel) {
-            let one = 1u64;
-            // SAFETY: `one` is 8 readable bytes and the descriptor is owned by `self`.
-            unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+            ring_eventfd(&self.fd);
         }
     }
 }
 
 impl EventFd {
     fn new() -> io::Result<EventFd> {
-        // SAFETY: no pointers; the result is checked by `owned`.
-        let fd = owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-        Ok(EventFd { fd, signalled: AtomicBool::new(false) })
+        Ok(EventFd { fd: eventfd(libc::EFD_NONBLOCK)?, signalled: AtomicBool::new(false) })
     }
 
     /// Lets the next wake write again. The counter itself is never read: every write is an edge.
@@ -162,12 +145,11 @@ impl Epoll {
     /// # Errors
     /// The system's error, for example `EMFILE`.
     pub fn new() -> io::Result<Epoll> {
-        // SAFETY: no pointers; the results are checked by `owned`.
-        let set = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: no pointers; the descriptor is fresh.
+        let set = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: as above.
-        let timer = owned(unsafe {
-            libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
-        })?;
+        let timer = unsafe { owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags)) }?;
         let wake = Arc::new(EventFd::new()?);
         let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
         control(&set, libc::EPOLL_CTL_ADD, timer.as_raw_fd(), edge, TIMER_KEY)?;
@@ -214,7 +196,7 @@ impl Epoll {
             Op::Send { .. } | Op::SendMsg { .. } => return Ok(()),
             Op::Connect { fd, addr, len } => return self.connect(token, fd, addr, len, out),
             Op::RecvMulti { fd, group } => {
-                if self.group_mut(group).is_none_or(|g| g.posted.is_empty()) {
+                if self.group_mut(group).is_none_or(|g| g.is_empty()) {
                     return Err(libc::ENOBUFS);
                 }
                 self.register(fd)?;
@@ -527,11 +509,9 @@ fn receive_multi(
     out: &mut Vec<Completion>,
 ) -> Step {
     let Some(group) = group else { return Step::over(-libc::ENOBUFS) };
-    let Some(front) = group.posted.front() else { return Step::over(-libc::ENOBUFS) };
-    let space = front.len - front.used;
-    // SAFETY: `post` promised that `ptr..ptr + len` is writable by us alone until the buffer is
-    // consumed; it is still posted, so `used < len` and this is its unused rest.
-    match recv(fd, unsafe { front.ptr.add(front.used as usize) }, space) {
+    let Some((to, space)) = group.front() else { return Step::over(-libc::ENOBUFS) };
+    // `post` promised that `to..to + space` is writable by us alone until it is consumed.
+    match recv(fd, to, space) {
         Ok(0) => Step::over(0),
         Ok(bytes) => {
             let (index, stays) = group.consume(bytes).unwrap_or_default();
@@ -541,19 +521,6 @@ fn receive_multi(
         }
         Err(libc::EAGAIN) => Step::drained(),
         Err(errno) => Step::over(-errno),
-    }
-}
-
-impl Group {
-    /// Takes `bytes` of the front buffer: its index, and whether it stays posted.
-    fn consume(&mut self, bytes: u32) -> Option<(u16, bool)> {
-        let front = self.posted.front_mut()?;
-        front.used += bytes;
-        let (index, stays) = (front.index, self.incremental && front.used < front.len);
-        if !stays {
-            self.posted.pop_front();
-        }
-        Some((index, stays))
     }
 }
 
@@ -649,13 +616,9 @@ impl Kernel for Epoll {
     }
 
     fn group(&mut self, config: GroupConfig) -> io::Result<GroupId> {
-        if !config.entries.is_power_of_two() || config.entries > 32_768 {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
+        let group = Group::new(config)?;
         let free = self.groups.iter().position(Option::is_none).unwrap_or(self.groups.len());
         let id = u16::try_from(free).map_err(|_| io::Error::from_raw_os_error(libc::ENOSPC))?;
-        let posted = VecDeque::with_capacity(usize::from(config.entries));
-        let group = Group { incremental: config.incremental, posted };
         if free == self.groups.len() {
             self.groups.push(Some(group));
         } else {
@@ -667,7 +630,8 @@ impl Kernel for Epoll {
     unsafe fn post(&mut self, group: GroupId, index: u16, ptr: *mut u8, len: u32) {
         debug_assert!(len > 0, "an empty buffer would read as the end of the stream");
         if let Some(group) = self.group_mut(group).filter(|_| len > 0) {
-            group.posted.push_back(Buffer { index, ptr, len, used: 0 });
+            // SAFETY: as the caller promises.
+            unsafe { group.post(index, ptr, len) };
         }
     }
 
@@ -735,17 +699,6 @@ fn send(op: &Op) -> Option<(i32, bool)> {
     Some((sent.map_or_else(|errno| -errno, |bytes| bytes as i32), sent == Ok(asked)))
 }
 
-/// How many bytes a message names.
-///
-/// # Safety
-/// `msg` and its `iovec`s are valid for reading.
-unsafe fn gathered(msg: *const libc::msghdr) -> usize {
-    // SAFETY: as the caller promises; no reference to what the parts name is made.
-    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
-    // SAFETY: `at` stays below the number of parts.
-    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
-}
-
 /// `recv(2)` without blocking. The caller vouches that `ptr..ptr + len` may be written.
 fn recv(fd: RawFd, ptr: *mut u8, len: u32) -> Result<u32, i32> {
     // SAFETY: both callers prove that the range is writable and nobody else's.
@@ -783,16 +736,6 @@ fn control(set: &OwnedFd, what: i32, fd: RawFd, events: u32, key: u64) -> io::Re
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// The descriptor that a system call just made, or its error.
-fn owned(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the callers pass the fresh result of a call that makes a descriptor; nobody else
-    // has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn errno() -> i32 {

@@ -22,6 +22,7 @@ pub use faults::SimConfig;
 pub use net::{ConnId, Peer, PeerOut, SimNet};
 use net::{Endpoint, World};
 
+use crate::group::Group;
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
 use crate::op::{Completion, GroupId, Op, Token};
 use crate::socket::Keepalive;
@@ -70,19 +71,6 @@ struct File {
     shut: bool,
 }
 
-struct Group {
-    incremental: bool,
-    entries: u16,
-    posted: VecDeque<Buffer>,
-}
-
-struct Buffer {
-    index: u16,
-    ptr: *mut u8,
-    len: usize,
-    used: usize,
-}
-
 struct Live {
     token: Token,
     fd: RawFd,
@@ -126,7 +114,7 @@ impl Ledger {
 
     /// Buffers that are posted, partly used ones included.
     pub fn posted_buffers(&self) -> usize {
-        self.0.borrow().groups.values().map(|g| g.posted.len()).sum()
+        self.0.borrow().groups.values().map(Group::len).sum()
     }
 
     /// Groups made and not removed.
@@ -312,7 +300,7 @@ impl State {
                 return self.send(world, token, fd, &parts);
             }
             Op::RecvMulti { group, .. } => {
-                if self.groups.get(&group.0).is_none_or(|g| g.posted.is_empty()) {
+                if self.groups.get(&group.0).is_none_or(Group::is_empty) {
                     self.complete(token, -libc::ENOBUFS);
                 } else {
                     self.wait_on(token, fd, conn, Kind::Multi(group));
@@ -548,18 +536,21 @@ impl State {
             let (split, no_buffers, end) =
                 (world.chance(split), world.chance(no_buffers), world.chance(end));
             let group = self.groups.get_mut(&group.0).filter(|_| !no_buffers);
-            let Some(group) = group.filter(|g| !g.posted.is_empty()) else {
+            let Some(group) = group.filter(|g| !g.is_empty()) else {
                 // Whoever arms again must be heard, also if nothing new arrives.
                 world.look_later(id);
                 return Some(Some(-libc::ENOBUFS));
             };
-            let space = group.posted.front().map_or(0, |b| b.len - b.used);
-            let mut take = there.min(space);
+            let (to, space) = group.front()?;
+            let mut take = there.min(space as usize);
             if split && take > 1 {
                 take = world.rng.usize(1..take);
             }
             let c = world.conn(conn)?;
-            let (index, stays) = group.fill(&mut c.inbound, take)?;
+            // SAFETY: `post` promised `to..to + space` to us until the buffer is consumed, and
+            // `take <= space`.
+            unsafe { copy_in(&mut c.inbound, take, to) };
+            let (index, stays) = group.consume(take as u32)?;
             self.done.push(Completion {
                 token: live.token,
                 result: take as i32,
@@ -571,22 +562,6 @@ impl State {
                 return Some(None);
             }
         }
-    }
-}
-
-impl Group {
-    /// Moves `take` bytes into the front buffer, which has room for them.
-    fn fill(&mut self, from: &mut VecDeque<u8>, take: usize) -> Option<(u16, bool)> {
-        let front = self.posted.front_mut()?;
-        // SAFETY: `post` promised `ptr..ptr + len` to us until the buffer is consumed, and
-        // `used + take <= len`.
-        unsafe { copy_in(from, take, front.ptr.add(front.used)) };
-        front.used += take;
-        let (index, stays) = (front.index, self.incremental && front.used < front.len);
-        if !stays {
-            self.posted.pop_front();
-        }
-        Some((index, stays))
     }
 }
 
@@ -762,15 +737,14 @@ impl Kernel for Sim {
     }
 
     fn group(&mut self, config: GroupConfig) -> io::Result<GroupId> {
-        let valid = config.entries.is_power_of_two() && config.entries <= 32_768;
-        if !valid || (config.incremental && !self.incremental()) {
+        let group = Group::new(config)?;
+        if config.incremental && !self.incremental() {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let mut state = self.state.borrow_mut();
         let free = (0..=u16::MAX).find(|id| !state.groups.contains_key(id));
         let id = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
-        let GroupConfig { entries, incremental } = config;
-        state.groups.insert(id, Group { incremental, entries, posted: VecDeque::new() });
+        state.groups.insert(id, group);
         Ok(GroupId(id))
     }
 
@@ -779,11 +753,10 @@ impl Kernel for Sim {
         let wrong = match state.groups.get_mut(&group.0) {
             None => "that group does not exist",
             Some(_) if len == 0 => "it is empty",
-            Some(g) if g.posted.iter().any(|b| b.index == index) => "that index is posted already",
-            Some(g) if g.posted.len() >= usize::from(g.entries) => "the group is full",
-            Some(g) => {
-                return g.posted.push_back(Buffer { index, ptr, len: len as usize, used: 0 });
-            }
+            Some(g) if g.holds(index) => "that index is posted already",
+            Some(g) if g.is_full() => "the group is full",
+            // SAFETY: as the caller promises.
+            Some(g) => return unsafe { g.post(index, ptr, len) },
         };
         state.violation(format!("post of buffer {index} to {group:?}: {wrong}"));
     }
