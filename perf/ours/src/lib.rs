@@ -3,10 +3,12 @@
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
-use harness::{Keys, Lane, Verb, Workload, now_ns};
-use hedgerow::Options;
+use harness::{Keys, Lane, Verb, Workload, now_ns, start};
 use hedgerow::prelude::*;
 use hedgerow::resp::FromReply;
+use hedgerow::{Client, Options};
+use std::future::{pending, poll_fn};
+use std::task::Poll;
 
 /// The crate's own defaults, for the workload's server.
 ///
@@ -70,4 +72,31 @@ pub async fn repeat<D: Door>(
         }
         after();
     }
+}
+
+/// The closed loop of clients that threads share: `depth` tasks for each, on tokio's runtime. The
+/// controller ends the process.
+pub async fn repeat_in_tokio(clients: Vec<Client>, workload: &Workload) -> ! {
+    let shared = Shared::new(workload.clone());
+    let places = clients.iter().flat_map(|c| std::iter::repeat_n(c, workload.depth));
+    let tasks =
+        places.zip(0..).map(|(c, seed)| repeat(c.clone(), shared, seed, Lane::new(), || ()));
+    // All are there before the first begins.
+    let tasks: Vec<_> = tasks.collect();
+    start(workload);
+    tasks.into_iter().map(tokio::spawn).for_each(drop);
+    pending().await
+}
+
+/// Ends in the core's next turn.
+pub async fn next_turn() {
+    let mut woken = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut woken, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -4,10 +4,9 @@ use clap::Parser;
 use harness::{Arrivals, Keys, Lane, Workload, counter, now_ns, start};
 use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
 use hedgerow::{Cores, LocalClient, LocalContext};
-use ours::{Shared, one, options, repeat};
+use ours::{Shared, next_turn, one, options, repeat};
 use std::error::Error;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
 
 #[derive(Parser)]
 #[command(about = "GET or SET through LocalClient on one pinned core")]
@@ -87,15 +86,7 @@ async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Wor
                 lane.took(now_ns() - at);
             }));
         }
-        let mut turned = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut turned, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        next_turn().await;
     }
 }
 

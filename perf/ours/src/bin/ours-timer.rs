@@ -5,10 +5,8 @@ use harness::{Lane, Workload, now_ns, start};
 use hedgerow::prelude::*;
 use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
 use hedgerow::{Cores, ErrorKind, LocalContext};
-use ours::options;
+use ours::{next_turn, options};
 use std::error::Error;
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Commands of one connection: fewer than may be in flight on it, since none is answered.
@@ -81,19 +79,6 @@ async fn drive(
             lane.check(right);
         }
     }
-}
-
-/// Ends in the core's next turn.
-async fn next_turn() {
-    let mut woken = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut woken, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
