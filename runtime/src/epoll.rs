@@ -10,16 +10,23 @@
 //! and cancel a kernel timer per turn and is rounded by the thread's timer slack (50 us); the
 //! timerfd has no slack, and it also turns [`Kernel::ready_fd`] readable for a host.
 
+mod call;
+mod eventfd;
+mod file;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::descriptor::{eventfd, owned, ring_eventfd};
+use call::{answer, answer_once, control, errno, poll_now, send};
+use eventfd::EventFd;
+use file::{File, Reader, Sink, Waiter};
+
+use crate::descriptor::owned;
 use crate::group::Group;
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
-use crate::op::{Completion, GroupId, Op, Token, gathered};
+use crate::op::{Completion, GroupId, Op, Token};
 use crate::socket::{close_now, new_socket};
 use crate::time::Instant;
 
@@ -74,71 +81,6 @@ pub struct Epoll {
     enters: u64,
 }
 
-/// What is known of one descriptor.
-#[derive(Debug, Default)]
-struct File {
-    registered: bool,
-    /// Made by `socket`, hence closed by `Op::Close` only: the registration cannot vanish.
-    ours: bool,
-    /// An edge came and the socket was not drained since.
-    readable: bool,
-    /// The peer's end or an error was seen: a short receive is not the last word.
-    ended: bool,
-    /// It is in `Epoll::ready`.
-    scheduled: bool,
-    /// Receives, served first to last; rarely more than one.
-    readers: Vec<Reader>,
-    waiters: Vec<Waiter>,
-}
-
-#[derive(Debug)]
-struct Reader {
-    token: Token,
-    sink: Sink,
-}
-
-/// Where a receive puts its bytes.
-#[derive(Debug)]
-enum Sink {
-    Group(GroupId),
-    Exact { ptr: *mut u8, len: u32, done: u32 },
-}
-
-#[derive(Debug)]
-struct Waiter {
-    token: Token,
-    mask: u32,
-    connect: bool,
-}
-
-/// An eventfd that another thread writes to end our wait.
-#[derive(Debug)]
-struct EventFd {
-    fd: OwnedFd,
-    /// Written and not yet answered: further wakes need no system call.
-    signalled: AtomicBool,
-}
-
-impl Wakeup for EventFd {
-    fn wake(&self) {
-        // AcqRel: what the waking thread did before is visible to `answer`, which swaps it back.
-        if !self.signalled.swap(true, Ordering::AcqRel) {
-            ring_eventfd(&self.fd);
-        }
-    }
-}
-
-impl EventFd {
-    fn new() -> io::Result<EventFd> {
-        Ok(EventFd { fd: eventfd(libc::EFD_NONBLOCK)?, signalled: AtomicBool::new(false) })
-    }
-
-    /// Lets the next wake write again. The counter itself is never read: every write is an edge.
-    fn answer(&self) {
-        self.signalled.swap(false, Ordering::AcqRel);
-    }
-}
-
 impl Epoll {
     /// Makes the epoll set with its eventfd and timerfd.
     ///
@@ -179,7 +121,8 @@ impl Epoll {
         let mut sends = 0;
         let mut queued = std::mem::take(&mut self.queued);
         for (token, op) in queued.drain(..) {
-            if let Some((result, whole)) = send(&op) {
+            // SAFETY: whoever queued the op keeps what it names valid until its completion.
+            if let Some((result, whole)) = unsafe { send(&op) } {
                 sends += usize::from(whole);
                 out.push(Completion::plain(token, result));
             } else if let Err(errno) = self.start(token, op, out) {
@@ -420,143 +363,6 @@ impl Epoll {
     }
 }
 
-impl File {
-    /// Puts it on the ready list if there is something to receive and someone to receive it.
-    fn schedule(&mut self, fd: RawFd, ready: &mut Vec<RawFd>) {
-        if self.readable && !self.scheduled && !self.readers.is_empty() {
-            self.scheduled = true;
-            ready.push(fd);
-        }
-    }
-
-    fn complete_waiters(
-        &mut self,
-        fd: RawFd,
-        events: u32,
-        live: &mut HashMap<Token, RawFd>,
-        out: &mut Vec<Completion>,
-    ) {
-        self.waiters.retain(|waiter| {
-            let found = events & waiter.mask;
-            if found != 0 {
-                live.remove(&waiter.token);
-                let result = if waiter.connect { -socket_error(fd) } else { found as i32 };
-                out.push(Completion::plain(waiter.token, result));
-            }
-            found == 0
-        });
-    }
-
-    /// Receives until the socket is drained, nobody asks or the share is used up.
-    fn receive(
-        &mut self,
-        fd: RawFd,
-        groups: &mut [Option<Group>],
-        live: &mut HashMap<Token, RawFd>,
-        out: &mut Vec<Completion>,
-    ) {
-        let mut left = RECEIVE_BURST_BYTES;
-        while self.readable && left > 0 {
-            let Some(reader) = self.readers.first_mut() else { return };
-            let token = reader.token;
-            let step = match &mut reader.sink {
-                Sink::Group(group) => {
-                    let group = groups.get_mut(usize::from(group.0)).and_then(Option::as_mut);
-                    receive_multi(fd, token, group, out)
-                }
-                Sink::Exact { ptr, len, done } => receive_exact(fd, *ptr, *len, done, left),
-            };
-            left = left.saturating_sub(step.bytes);
-            // A short receive emptied the socket, unless an end waits behind the bytes.
-            self.readable &= !step.drained && (!step.short || self.ended);
-            if let Some(result) = step.finished {
-                self.readers.remove(0);
-                live.remove(&token);
-                out.push(Completion::plain(token, result));
-            }
-        }
-    }
-}
-
-impl Reader {
-    /// How a cancelled receive ends. As on io_uring, an exact receive that took bytes already says
-    /// how many: they are gone from the socket.
-    fn cancelled(self) -> Completion {
-        match self.sink {
-            Sink::Exact { done, .. } if done > 0 => Completion::plain(self.token, done as i32),
-            _ => Completion::plain(self.token, -libc::ECANCELED),
-        }
-    }
-}
-
-/// What one `recv` did.
-#[derive(Default)]
-struct Step {
-    bytes: u32,
-    /// `EAGAIN`: nothing is there.
-    drained: bool,
-    /// Fewer bytes than were asked for.
-    short: bool,
-    /// The operation is over, with this result.
-    finished: Option<i32>,
-}
-
-/// One receive into the front buffer of `group`.
-fn receive_multi(
-    fd: RawFd,
-    token: Token,
-    group: Option<&mut Group>,
-    out: &mut Vec<Completion>,
-) -> Step {
-    let Some(group) = group else { return Step::over(-libc::ENOBUFS) };
-    let Some((to, space)) = group.front() else { return Step::over(-libc::ENOBUFS) };
-    // `post` promised that `to..to + space` is writable by us alone until it is consumed.
-    match recv(fd, to, space) {
-        Ok(0) => Step::over(0),
-        Ok(bytes) => {
-            let (index, stays) = group.consume(bytes).unwrap_or_default();
-            let (result, buffer) = (bytes as i32, Some(index));
-            out.push(Completion { token, result, more: true, buffer, buffer_more: stays });
-            Step::took(bytes, space)
-        }
-        Err(libc::EAGAIN) => Step::drained(),
-        Err(errno) => Step::over(-errno),
-    }
-}
-
-impl Step {
-    fn over(result: i32) -> Step {
-        Step { finished: Some(result), ..Step::default() }
-    }
-
-    fn took(bytes: u32, asked: u32) -> Step {
-        Step { bytes, short: bytes < asked, ..Step::default() }
-    }
-
-    fn drained() -> Step {
-        Step { drained: true, ..Step::default() }
-    }
-}
-
-/// One receive towards the `len` bytes at `ptr`, of at most `left` bytes.
-fn receive_exact(fd: RawFd, ptr: *mut u8, len: u32, done: &mut u32, left: u32) -> Step {
-    let asked = (len - *done).min(left);
-    // SAFETY: whoever queued the op keeps `ptr..ptr + len` valid and untouched until its final
-    // completion, which was not given yet; `done < len`, for the op ends when they are equal.
-    match recv(fd, unsafe { ptr.add(*done as usize) }, asked) {
-        Ok(0) => Step::over(*done as i32),
-        Ok(bytes) => {
-            *done += bytes;
-            let finished = (*done == len).then_some(len as i32);
-            Step { finished, ..Step::took(bytes, asked) }
-        }
-        Err(libc::EAGAIN) => Step::drained(),
-        // The bytes come first; the next receive tells the end.
-        Err(_) if *done > 0 => Step::over(*done as i32),
-        Err(errno) => Step::over(-errno),
-    }
-}
-
 impl Kernel for Epoll {
     fn now(&self) -> Instant {
         Instant::now()
@@ -679,80 +485,4 @@ impl Kernel for Epoll {
 
 fn file_mut(files: &mut [Option<Box<File>>], fd: RawFd) -> Option<&mut File> {
     files.get_mut(usize::try_from(fd).ok()?)?.as_deref_mut()
-}
-
-/// Carries out `op` if it is a send; its result and whether all of it went out.
-fn send(op: &Op) -> Option<(i32, bool)> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let (sent, asked) = match *op {
-        Op::Send { fd, ptr, len } => {
-            let len = len as usize;
-            // SAFETY: whoever queued the op keeps `ptr..ptr + len` readable until its completion.
-            (answer(|| unsafe { libc::send(fd, ptr.cast(), len, flags) }), len)
-        }
-        Op::SendMsg { fd, msg } => {
-            // SAFETY: whoever queued the op keeps the header and all it names valid until then.
-            (answer(|| unsafe { libc::sendmsg(fd, msg, flags) }), unsafe { gathered(msg) })
-        }
-        _ => return None,
-    };
-    Some((sent.map_or_else(|errno| -errno, |bytes| bytes as i32), sent == Ok(asked)))
-}
-
-/// `recv(2)` without blocking. The caller vouches that `ptr..ptr + len` may be written.
-fn recv(fd: RawFd, ptr: *mut u8, len: u32) -> Result<u32, i32> {
-    // SAFETY: both callers prove that the range is writable and nobody else's.
-    let got = answer(|| unsafe { libc::recv(fd, ptr.cast(), len as usize, libc::MSG_DONTWAIT) })?;
-    Ok(got as u32)
-}
-
-/// Which of `mask` is true of `fd` now (or `POLLNVAL` for no descriptor); 0 for none.
-fn poll_now(fd: RawFd, mask: u32) -> i32 {
-    // The poll and epoll bits are the same on Linux.
-    let mut asked = libc::pollfd { fd, events: mask as i16, revents: 0 };
-    // SAFETY: one valid pollfd; a zero timeout never blocks.
-    match answer(|| unsafe { libc::poll(&mut asked, 1, 0) as isize }) {
-        Ok(1..) => i32::from(asked.revents),
-        _ => 0,
-    }
-}
-
-/// Takes the error that a socket holds, 0 for none.
-fn socket_error(fd: RawFd) -> i32 {
-    let mut error: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `error` is writable for `len` bytes, and `len` is a valid, writable socklen_t.
-    let done = unsafe {
-        let value = (&raw mut error).cast();
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, &mut len)
-    };
-    if done == 0 { error } else { errno() }
-}
-
-fn control(set: &OwnedFd, what: i32, fd: RawFd, events: u32, key: u64) -> io::Result<()> {
-    let mut event = libc::epoll_event { events, u64: key };
-    // SAFETY: `event` is a valid epoll_event and both numbers are only looked up by the kernel.
-    match unsafe { libc::epoll_ctl(set.as_raw_fd(), what, fd, &mut event) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
-}
-
-/// A system call's count, or its `errno`.
-fn answer_once(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
-    usize::try_from(call()).map_err(|_| errno())
-}
-
-/// As [`answer_once`], again while a signal interrupts it.
-fn answer(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
-    loop {
-        match answer_once(&mut call) {
-            Err(libc::EINTR) => {}
-            other => return other,
-        }
-    }
 }
