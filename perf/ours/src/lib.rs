@@ -1,12 +1,14 @@
-//! What the programs of all doors share: one task's loop over one command.
+//! What the programs of all doors share: a pinned core, and the loops of their tasks.
 
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
+use clap::Args;
 use harness::{Keys, Lane, Verb, Workload, now_ns, start};
 use hedgerow::prelude::*;
 use hedgerow::resp::FromReply;
-use hedgerow::{Client, Options};
+use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
+use hedgerow::{Client, Cores, Options};
 use std::future::{pending, poll_fn};
 use std::task::Poll;
 
@@ -16,6 +18,30 @@ use std::task::Poll;
 /// What the crate says of the URL.
 pub fn options(workload: &Workload) -> Result<Options, hedgerow::Error> {
     Options::from_url(&format!("redis://{}", workload.addr))
+}
+
+/// The one core of a program that is pinned.
+#[derive(Args)]
+pub struct Core {
+    /// Cpu of the core
+    #[arg(long, default_value_t = 1)]
+    cpu: u32,
+    /// What carries the bytes: u2, u1 or epoll; by default the best that the kernel has
+    #[arg(long)]
+    rung: Option<Rung>,
+    /// What the core does when nothing is due: park, adaptive or spin
+    #[arg(long, default_value = "park")]
+    park: ParkPolicy,
+}
+
+impl Core {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// What the crate says of the cpu or the rung.
+    pub fn start(&self) -> Result<Cores, hedgerow::Error> {
+        Cores::builder().cpus([self.cpu]).park(self.park).rung(self.rung).build()
+    }
 }
 
 /// One command, its reply checked and counted.

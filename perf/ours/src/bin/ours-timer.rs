@@ -3,9 +3,8 @@
 use clap::{Parser, ValueEnum};
 use harness::{Lane, Workload, now_ns, start};
 use hedgerow::prelude::*;
-use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
-use hedgerow::{Cores, ErrorKind, LocalContext};
-use ours::{next_turn, options};
+use hedgerow::{ErrorKind, LocalContext};
+use ours::{Core, next_turn, options};
 use std::error::Error;
 use std::time::Duration;
 
@@ -28,15 +27,8 @@ struct Arguments {
     /// Its length in us
     #[arg(long, default_value_t = 200)]
     us: u64,
-    /// Cpu of the core
-    #[arg(long, default_value_t = 1)]
-    cpu: u32,
-    /// What carries the bytes: u2, u1 or epoll; by default the best that the kernel has
-    #[arg(long)]
-    rung: Option<Rung>,
-    /// What the core does when nothing is due: park, adaptive or spin
-    #[arg(long, default_value = "park")]
-    park: ParkPolicy,
+    #[command(flatten)]
+    core: Core,
 }
 
 #[derive(ValueEnum, Clone, Copy)]
@@ -82,9 +74,9 @@ async fn drive(
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { workload, limit, us, cpu, rung, park } = Arguments::parse();
+    let Arguments { workload, limit, us, core } = Arguments::parse();
     let time = Duration::from_micros(us);
-    let cores = Cores::builder().cpus([cpu]).park(park).rung(rung).build()?;
+    let cores = core.start()?;
     for outcome in cores.run(move |local| drive(local, workload.clone(), limit, time))? {
         outcome?;
     }
