@@ -68,6 +68,16 @@ OURS_SPIN = Program("ours, spinning", "ours-local --cpu {cpu} --park spin")
 OURS_HOSTED = Program("ours, hosted", "ours-hosted --workers 2")
 OURS_PINNED = Program("ours, Client over a pinned core", "ours-pinned --cpu {cpu} --workers 2")
 
+# The same reads with and without a second copy that could follow; none ever does.
+OURS_READS = Program("ours, unarmed", "ours-local --cpu {cpu} --read-from primary-preferred")
+OURS_ARMED = tuple(
+    Program(
+        f"ours, armed {ms} ms",
+        f"ours-local --cpu {{cpu}} --read-from primary-preferred --hedge-us {ms * 1000}",
+    )
+    for ms in (1, 5)
+)
+
 # `p50`, `p99` and `max` of these are how late 200 us end.
 TIMERS = tuple(
     Program(f"{limit}, {park}", f"ours-timer --cpu {{cpu}} --limit {limit} --park {park}")
@@ -179,6 +189,22 @@ SCENARIOS = (
     ),
     Scenario("valkey-w2", "W2 against Valkey", "valkey", "--depth 64", REAL),
     Scenario("valkey-w3", "W3 against Valkey", "valkey", "--depth 1024", REAL),
+    Scenario(
+        "armed-w1",
+        "W1 with hedging armed: GET 64 B, 1 in flight",
+        "null-spin",
+        "--depth 1 --latency",
+        (OURS, OURS_READS) + OURS_ARMED,
+        baseline=OURS_READS.label,
+    ),
+    Scenario(
+        "armed-w2",
+        "W2 with hedging armed: GET 64 B, 1 connection x 64 in flight",
+        "null-spin",
+        "--depth 64",
+        (OURS, OURS_READS) + OURS_ARMED,
+        baseline=OURS_READS.label,
+    ),
     Scenario(
         "timer",
         "Timers: how late 200 us end",
@@ -294,6 +320,18 @@ TARGETS = (
             f"{name.upper()} CPU, epoll rung / ring rung", name, "cpu_us_op", OURS_EPOLL, OURS, 1.10
         )
         for name in ("w1", "w2", "w3", "w4")
+    )
+    + tuple(
+        over(
+            f"{name.upper()} CPU, {armed.label} / unarmed",
+            f"armed-{name}",
+            "cpu_us_op",
+            armed,
+            OURS_READS,
+            1.10,
+        )
+        for name in ("w1", "w2")
+        for armed in OURS_ARMED
     )
     + (
         over("open loop 300,000/s p50 / bare ring", "open", "p50_us", OURS_SPIN, BARE_RING, 1.10),

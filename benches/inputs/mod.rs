@@ -2,8 +2,10 @@
 
 use std::hint::black_box;
 
+use hedgerow::Options;
 use hedgerow::command::{Command, strings};
 use hedgerow::prelude::*;
+use hedgerow::read::{Hedging, ReadFrom};
 use hedgerow::resp::{Decoder, Limits, Protocol, Step, encode};
 use hedgerow::testing::Simulation;
 
@@ -61,6 +63,21 @@ pub(crate) fn decode(bytes: &[u8], piece: usize) -> usize {
 pub(crate) fn simulated(tasks: u64) -> u64 {
     let simulation = Simulation::new(1);
     let options = simulation.server().options();
+    gets(&simulation, options, tasks)
+}
+
+/// The same with a replica beside, and each GET armed for a hedge that never starts.
+pub(crate) fn armed(tasks: u64) -> u64 {
+    let simulation = Simulation::new(1);
+    let primary = simulation.server();
+    let mut options = primary.options();
+    options.replica_endpoints = vec![simulation.replica(&primary).endpoint()];
+    options.read_from = ReadFrom::PrimaryPreferred.into();
+    options.hedging = Some(Hedging::default());
+    gets(&simulation, options, tasks)
+}
+
+fn gets(simulation: &Simulation, options: Options, tasks: u64) -> u64 {
     let run = async move |core: hedgerow::LocalContext| {
         let client = core.connect(&options).await.ok()?;
         client.set(KEY, &[b'x'; 64][..]).await.ok()?;

@@ -171,6 +171,8 @@ impl<P: Place> Passage<P> {
             return self.poll_rarely(cx, read);
         };
         self.stage = Stage::Over;
+        // Nothing, but of a read that could have been sent again.
+        self.command.forget_text();
         let value = if W::PLAIN && P::ALONE {
             // Nobody's code runs in here, so the bytes need not be moved out first.
             let value = read.read(answered.short().scalar());
@@ -201,6 +203,7 @@ impl<P: Place> Passage<P> {
             Found::OtherWaker if self.wait_with(cx.waker().clone()) => return Poll::Pending,
             Found::OtherWaker | Found::Reply => {}
             Found::Admitted => self.queue_admitted(cx),
+            Found::Hedge => self.queue_hedge(cx),
         }
         self.poll_with(cx, read)
     }
@@ -220,12 +223,18 @@ impl<P: Place> Passage<P> {
     fn queue_admitted(&mut self, cx: &mut Context<'_>) {
         let id = self.id;
         let mut duty = std::mem::take(&mut self.duty);
-        let command = &mut self.command;
-        self.place.queue(&mut duty, cx, |engine, now| {
-            if engine.queue_admitted(now, id, &command.encoded()) {
-                engine.keep_text(id, command.take_text());
-            }
-        });
+        let encoded = self.command.encoded();
+        self.place.queue(&mut duty, cx, |engine, now| engine.queue_admitted(now, id, &encoded));
+        self.duty = duty;
+    }
+
+    /// Sends the second copy of a slow read.
+    #[cold]
+    fn queue_hedge(&mut self, cx: &mut Context<'_>) {
+        let id = self.id;
+        let mut duty = std::mem::take(&mut self.duty);
+        let encoded = self.command.encoded();
+        self.place.queue(&mut duty, cx, |engine, now| engine.queue_hedge(now, id, &encoded));
         self.duty = duty;
     }
 
@@ -268,32 +277,27 @@ impl<P: Place> Passage<P> {
         let way = Way::of(&self.command, self.view);
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
-        let place = self.place.clone();
-        let taken = place.queue(&mut duty, cx, |engine, now| {
+        let taken = self.place.queue(&mut duty, cx, |engine, now| {
             let deadline = self.deadline(engine, now);
             let command = self.command.encoded();
-            if way.is_primary() {
-                return engine.submit(&command, now, deadline, waker);
+            match way.is_primary() {
+                true => engine.submit(&command, now, deadline, waker),
+                false => engine.submit_read(&command, &way, now, deadline, waker),
             }
-            let taken = engine.submit_read(&command, &way, now, deadline, waker);
-            if let Submitted::Armed(id) = taken {
-                engine.keep_text(id, self.command.take_text());
-            }
-            taken
         });
         self.duty = duty;
         self.on_submitted(taken)
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_submitted(&mut self, taken: Submitted) -> Option<Error> {
         match taken {
-            Submitted::Queued(id) | Submitted::Armed(id) => {
+            Submitted::Queued(id) => {
                 (self.id, self.stage) = (id, Stage::Taken);
                 self.command.forget_text();
                 None
             }
-            Submitted::Waits(id) => {
+            Submitted::Armed(id) | Submitted::Waits(id) => {
                 (self.id, self.stage) = (id, Stage::Taken);
                 None
             }

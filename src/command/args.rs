@@ -189,12 +189,6 @@ impl Args {
         self.text.share();
     }
 
-    /// Moves the bytes out.
-    #[inline]
-    pub(crate) fn take_text(&mut self) -> Text {
-        self.text.take()
-    }
-
     /// The bytes are not needed any more; all else that is known of the command stays.
     #[inline(always)]
     pub(crate) fn forget_text(&mut self) {

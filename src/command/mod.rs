@@ -57,7 +57,6 @@ pub use flags::Flags;
 pub use key_positions::Keys;
 pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
-pub(crate) use text::Text;
 
 use args::Head;
 use retry::Category;
@@ -114,13 +113,6 @@ impl<R> Command<R> {
     #[inline(always)]
     pub(crate) fn forget_text(&mut self) {
         self.said.args.forget_text();
-    }
-
-    /// The bytes themselves, for whoever may have to send them again; all else that is known of the
-    /// command stays.
-    #[inline]
-    pub(crate) fn take_text(&mut self) -> Text {
-        self.said.args.take_text()
     }
 
     /// The cursor that a command with [`Flags::CURSOR`] goes on from; `None` for one that has it in no

@@ -46,8 +46,7 @@ fn give(mut buffer: Vec<u8>) {
 ///
 /// Not an enum: every field always has a value, so that moving one never leaves half-written words
 /// behind for the next load to wait for.
-#[derive(Default)]
-pub(crate) struct Text {
+pub(super) struct Text {
     own: Vec<u8>,
     shared: Option<Box<Bytes>>,
 }
@@ -81,14 +80,9 @@ impl Text {
         }
     }
 
-    /// Moves the bytes out.
-    #[inline]
-    pub(super) fn take(&mut self) -> Text {
-        std::mem::take(self)
-    }
-
     /// The bytes on their way into a connection, complete.
-    pub(crate) fn encoded(&self) -> Encoded<'_> {
+    #[inline(always)]
+    pub(super) fn encoded(&self) -> Encoded<'_> {
         match &self.shared {
             None => Encoded::Short(&self.own),
             Some(bytes) => Encoded::Long(bytes),

@@ -73,6 +73,7 @@ impl<O: Outside> Engine<O> {
             self.take_topology(now, &topology);
         }
         self.take_health(now, &health);
+        self.route_epoch += 1;
         self.admit(now);
         self.rearm();
     }

@@ -9,6 +9,7 @@ use super::Found;
 use super::LinkId;
 use super::body::{Held, Short};
 use super::choose::Why;
+use super::race::Watch;
 use crate::route::Way;
 
 /// Names a request. A stale name (another generation) is recognised.
@@ -51,12 +52,14 @@ pub(super) struct Cell<K> {
     pub(super) timer: Option<TimerKey>,
     pub(super) waker: Option<Waker>,
     pub(super) held: Held<K>,
-    /// What more is known of a read; [`NO_RACE`] of most.
+    /// The race of a read whose hedge was sent; else [`NO_RACE`].
     pub(super) race: u32,
+    /// Of a read that may be hedged, or from which something is learnt.
+    pub(super) watch: Option<Watch>,
     pub(super) short: Short,
 }
 
-/// Nothing more is known of a request than its cell.
+/// There is one copy of the request.
 pub(super) const NO_RACE: u32 = u32::MAX;
 
 impl<K> Cell<K> {
@@ -153,6 +156,7 @@ impl<K> Cells<K> {
             waker: None,
             held: Held::Nothing,
             race: NO_RACE,
+            watch: None,
             short: Short::EMPTY,
         });
         self.cells.len() as u32 - 1
@@ -178,6 +182,7 @@ impl<K> Cells<K> {
         let Some(cell) = self.get(id) else { return Found::Outcome };
         match cell.state {
             State::Admitted => Found::Admitted,
+            State::InFlight if cell.watch.is_some_and(|watch| watch.granted) => Found::Hedge,
             State::Waiting | State::InFlight => match &cell.waker {
                 Some(known) if known.will_wake(waker) => Found::Nothing,
                 _ => Found::OtherWaker,

@@ -15,7 +15,7 @@ use crate::topology::Role;
 
 /// Times a check may be late until its connection serves no more reads: under load an answer waits
 /// behind others.
-const LATE: u32 = 2;
+pub(super) const LATE: u32 = 2;
 
 /// What a node said of its role on one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -111,6 +111,7 @@ impl<O: Outside> Engine<O> {
     pub(super) fn on_role_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {
         let link = &mut self.links[at.0 as usize];
         link.check.asked = false;
+        self.route_epoch += 1;
         match (RoleReply::of(&frame), link.role) {
             (Some(reply), role) if reply.role == Some(role) => link.check.take(now, reply),
             // A primary that is none any more says so to the next write.
@@ -147,6 +148,7 @@ impl<O: Outside> Engine<O> {
         let time = self.options.command_timeout.unwrap_or(Duration::from_secs(30));
         link.timer = now + time;
         link.state = LinkState::Draining(error);
+        self.route_epoch += 1;
         self.rearm();
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
+use super::check::LATE;
 use super::link::{Link, LinkState};
 use super::pin::Pinned;
 use super::{Engine, LinkId, Outside};
@@ -39,6 +40,14 @@ pub(super) enum Why {
     Room,
 }
 
+/// The links that serve the reads of a policy.
+#[derive(Default)]
+pub(super) struct Route {
+    links: Vec<LinkId>,
+    until: Instant,
+    epoch: u64,
+}
+
 /// What a link is to a read.
 enum Look {
     /// It would serve, at this rank.
@@ -64,6 +73,11 @@ impl<O: Outside> Engine<O> {
                     None => Chosen::Wait(Why::Connection),
                 },
             };
+        }
+        if except.is_none()
+            && let Some(link) = self.choose_quickly(now, way)
+        {
+            return Chosen::Link(link);
         }
         self.start_replicas(now);
         if way.reads.lag_max.is_some() {
@@ -113,6 +127,58 @@ impl<O: Outside> Engine<O> {
         Chosen::Never(self.no_server(way.reads.from))
     }
 
+    /// The link for a plain read by what was found out for an earlier one, as long as that holds.
+    #[inline]
+    fn choose_quickly(&mut self, now: Instant, way: &Way) -> Option<LinkId> {
+        let from = way.reads.from;
+        let route = &self.routes[from.index()];
+        let holds = route.epoch == self.route_epoch && now < route.until;
+        if !holds || !way.is_plain() {
+            return None;
+        }
+        let link = match &route.links[..] {
+            [only] => *only,
+            several if from.takes_turns() => {
+                self.turn = self.turn.wrapping_add(1);
+                several[self.turn % several.len()]
+            }
+            _ => return self.choose_by_latency(now, from),
+        };
+        self.links[link.0 as usize].has_room(self.options.in_flight_max).then_some(link)
+    }
+
+    fn choose_by_latency(&mut self, now: Instant, from: ReadFrom) -> Option<LinkId> {
+        let links = std::mem::take(&mut self.routes[from.index()].links);
+        let chosen = self.choose_among(now, from, &links);
+        self.routes[from.index()].links = links;
+        match chosen {
+            Chosen::Link(at) => {
+                self.links[at.0 as usize].has_room(self.options.in_flight_max).then_some(at)
+            }
+            Chosen::Wait(_) | Chosen::Never(_) => None,
+        }
+    }
+
+    /// Remembers which links serve the reads of a policy, until one of them changes or its check is too
+    /// old.
+    fn remember_route(&mut self, from: ReadFrom, links: &[LinkId]) {
+        let interval = self.options.replica_refresh_interval;
+        if interval.is_zero() {
+            return;
+        }
+        let until = |link: &LinkId| match self.links[link.0 as usize].role {
+            Role::Primary => Instant::NEVER,
+            Role::Replica => {
+                self.said(link.0 as usize).at.map_or(Instant::ZERO, |at| at + interval * LATE)
+            }
+        };
+        let until = links.iter().map(until).min().unwrap_or(Instant::ZERO);
+        let route = &mut self.routes[from.index()];
+        route.links.clear();
+        route.links.extend_from_slice(links);
+        (route.until, route.epoch) = (until, self.route_epoch);
+    }
+
     fn choose_read(&mut self, now: Instant, way: &Way, except: Option<NodeIndex>) -> Chosen {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
@@ -132,6 +198,9 @@ impl<O: Outside> Engine<O> {
                 Look::Soon(why) => soon = soon.max(Some(why)),
                 Look::Not => {}
             }
+        }
+        if except.is_none() && way.is_plain() && soon != Some(Why::Room) {
+            self.remember_route(way.reads.from, &candidates);
         }
         let chosen = match (&candidates[..], soon) {
             ([], Some(why)) => Chosen::Wait(why),

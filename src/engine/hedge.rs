@@ -2,12 +2,15 @@
 
 use hedgerow_runtime::time::Instant;
 
-use super::cell::{NO_RACE, State};
+use super::cell::{Cell, NO_RACE, State};
 use super::choose::Chosen;
 use super::race::Sent;
-use super::{CellId, Engine, Line, LinkId, Outside, ReadCopy};
+use super::{CellId, Engine, Line, Outside, ReadCopy};
+use crate::command::Encoded;
 use crate::connection::Owner;
 use crate::read::{Due, Ledger, Weather};
+use crate::route::Way;
+use crate::topology::NodeIndex;
 
 impl<O: Outside> Engine<O> {
     /// Starts the hedges that are due.
@@ -21,44 +24,62 @@ impl<O: Outside> Engine<O> {
     }
 
     /// A read is unanswered after its delay: a second copy of it goes to another node, if one would take
-    /// it now and the budget pays for it.
+    /// it now and the budget pays for it. Its bytes are still with its task, which is woken to
+    /// queue them: nothing was copied for the many reads that are never hedged.
     fn hedge(&mut self, now: Instant, id: CellId, again: bool) {
-        let Some(cell) = self.cells.get(id).filter(|cell| is_armed(cell.state, cell.race)) else {
-            return;
-        };
-        let Some(race) = self.races.get(cell.race) else { return };
-        let (way, original) = (race.way, race.original);
-        let peer = match self.choose(now, &way, Some(original.node)) {
-            Chosen::Link(peer) => peer,
+        let Some((way, node)) = self.armed(id) else { return };
+        match self.choose(now, &way, Some(node)) {
+            Chosen::Link(_) => {}
             // Nobody to ask: the read goes the ordinary way, and pays nothing.
             Chosen::Wait(_) | Chosen::Never(_) => return,
-        };
-        let waited = now.since(original.at);
-        let due = match &mut self.races.tail {
-            Some(tail) => tail.on_due(now, waited, again),
-            None => Due::Leave,
-        };
-        match due {
-            Due::Start => self.start_hedge(now, id, peer),
+        }
+        let Some(cell) = self.cells.get(id) else { return };
+        let (Some(watch), Some(tail)) = (&mut cell.watch, &mut self.races.tail) else { return };
+        let waited = now.since(watch.at);
+        match tail.on_due(now, waited, again) {
+            Due::Start => {
+                watch.granted = true;
+                if let Some(waker) = cell.waker.take() {
+                    self.out.wake(waker);
+                }
+            }
             Due::Again(time) => self.races.ask_again(now + time, id),
             Due::Leave => {}
         }
     }
 
-    fn start_hedge(&mut self, now: Instant, id: CellId, peer: LinkId) {
+    /// The way of a read that may still be hedged, and the node that it must not go to again.
+    fn armed(&mut self, id: CellId) -> Option<(Way, NodeIndex)> {
+        let cell = self.cells.get(id).filter(|cell| is_armed(cell))?;
+        let watch = cell.watch?;
+        let way = Way { reads: watch.reads, may_race: true, ..Way::PRIMARY };
+        Some((way, self.links[cell.link.0 as usize].node))
+    }
+
+    /// Queues the second copy of a read of which [`Found::Hedge`](super::Found) was said.
+    pub(crate) fn queue_hedge(&mut self, now: Instant, id: CellId, command: &Encoded<'_>) {
+        let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
+        let Some((way, node)) = self.armed(id) else { return };
+        let chosen = self.choose(now, &way, Some(node));
         let Some(cell) = self.cells.get(id) else { return };
-        let Some(race) = self.races.get(cell.race) else { return };
+        let Chosen::Link(peer) = chosen else {
+            // It went away meanwhile.
+            return self.races.take_back(cell);
+        };
+        if let Some(watch) = &mut cell.watch {
+            watch.granted = false;
+        }
         let link = &mut self.links[peer.0 as usize];
-        let ordinal = link.connection.enqueue(&race.text.encoded(), Owner::Hedge(id), 1);
+        let ordinal = link.connection.enqueue(command, Owner::Hedge(id), 1);
         let sent = Sent { node: link.node, link: peer, ordinal, at: now };
-        self.races.start(cell, sent);
+        self.races.start(cell, sent, command.len());
         self.mark_dirty(peer);
     }
 
     /// When the next hedge may be due.
     pub(super) fn next_hedge(&mut self) -> Instant {
         let cells = &mut self.cells;
-        let is_over = |id| cells.get(id).is_none_or(|cell| !is_armed(cell.state, cell.race));
+        let is_over = |id| cells.get(id).is_none_or(|cell| !is_armed(cell));
         self.races.next_due(is_over)
     }
 
@@ -92,8 +113,7 @@ impl<O: Outside> Engine<O> {
     }
 }
 
-/// Whether a hedge may still follow. (With one under way it is not asked for again: each read is on the
-/// list once.)
-fn is_armed(state: State, race: u32) -> bool {
-    state == State::InFlight && race != NO_RACE
+/// Whether a hedge may still follow.
+fn is_armed<K>(cell: &Cell<K>) -> bool {
+    cell.state == State::InFlight && cell.watch.is_some() && cell.race == NO_RACE
 }

@@ -181,6 +181,7 @@ impl<O: Outside> Engine<O> {
             link.take_learnt(now, handshake.into_learnt());
         }
         self.races.forget(at, self.links[at.0 as usize].node);
+        self.route_epoch += 1;
         self.links[at.0 as usize].timer = self.next_check(now, at);
         self.mark_dirty(at);
         self.tell(at, ConnectionState::Connected, None);
@@ -256,6 +257,7 @@ impl<O: Outside> Engine<O> {
         link.last_ping = None;
         self.pings -= usize::from(link.pinged.take().is_some());
         link.last_error = Some(error.clone());
+        self.route_epoch += 1;
         let attempt = link.attempts;
         link.attempts += 1;
         let spent = self.options.reconnect.attempts.is_some_and(|max| attempt >= max);

@@ -42,11 +42,12 @@ use hedgerow_runtime::time::Instant;
 
 use crate::config::Options;
 use crate::error::Error;
-use crate::read::Tail;
+use crate::read::{ReadFrom, Tail};
 use crate::route::{self, PinId, Way};
 use crate::topology::{Role, Topology};
 use board::Notice;
 use cell::Cells;
+use choose::Route;
 use deadline::{Deadlines, nanos};
 use link::{Link, LinkState};
 use pin::Pins;
@@ -61,7 +62,7 @@ const SPARES_MAX: usize = 1024;
 pub(crate) enum Submitted {
     /// It is in a connection's write buffer; poll with [`Engine::redeem`].
     Queued(CellId),
-    /// So is this one, and its bytes are asked for: hand them to [`Engine::keep_text`].
+    /// So is this one, and its bytes may be asked for once more: see [`Found::Hedge`].
     Armed(CellId),
     /// It waits for a connection or for room, and its bytes are still needed; poll likewise.
     Waits(CellId),
@@ -76,6 +77,8 @@ pub(crate) enum Found {
     Nothing,
     /// Not yet; record another waker with [`Engine::await_with`].
     OtherWaker,
+    /// A second copy may go out: queue it with [`Engine::queue_hedge`].
+    Hedge,
     /// There is room now: queue it with [`Engine::queue_admitted`].
     Admitted,
     /// A reply for [`Engine::answered`], after all.
@@ -129,6 +132,9 @@ pub struct Engine<O: Outside> {
     turn: usize,
     /// The links that a read may take, while it is chosen for.
     candidates: Vec<LinkId>,
+    /// What was found out for reads, by policy, and a number that goes up when it may not hold any more.
+    routes: [Route; ReadFrom::COUNT],
+    route_epoch: u64,
     queues: Queues,
     races: Races,
     due_hedges: Vec<(CellId, bool)>,
@@ -195,6 +201,8 @@ impl<O: Outside> Engine<O> {
             lane: 0,
             turn: 0,
             candidates: Vec::new(),
+            routes: Default::default(),
+            route_epoch: 1,
             queues: Queues::default(),
             due_hedges: Vec::new(),
             pins: Pins::default(),

@@ -1,8 +1,8 @@
 //! Reads of which more is known than their place in a connection: those that may be hedged, and those
 //! from whose time a choice is learnt or that are traced.
 //!
-//! A read has one such record beside its cell, from the queueing of its first copy to the end of its
-//! last: the loser of a race may outlive the caller.
+//! What most of them need is two words in their cell. Only a read whose hedge is on its way has a record
+//! beside it, until the end of its last copy: the loser of a race may outlive the caller.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,8 @@ use hedgerow_runtime::timer::Wheel;
 
 use super::cell::{Cell, NO_RACE, State};
 use super::{CellId, LinkId, ReadCopy};
-use crate::command::Text;
 use crate::error::Error;
-use crate::read::{Choice, Ledger, Outcome, ReadFrom, Row, Tail, Weather};
+use crate::read::{Choice, Ledger, Outcome, ReadFrom, Reads, Row, Tail, Weather};
 use crate::route::Way;
 use crate::topology::{Health, NodeIndex};
 
@@ -22,6 +21,19 @@ use crate::topology::{Health, NodeIndex};
 pub(super) enum Leg {
     Original,
     Hedge,
+}
+
+/// What a cell remembers of a read that is learnt from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    /// When its original was queued.
+    pub(super) at: Instant,
+    pub(super) reads: Reads,
+    /// Where the original went.
+    node: NodeIndex,
+    class: u8,
+    /// A hedge was granted, and goes out when the read's task comes by with the bytes.
+    pub(super) granted: bool,
 }
 
 /// A copy on its way.
@@ -34,15 +46,11 @@ pub(super) struct Sent {
     pub(super) at: Instant,
 }
 
-/// What is remembered of a read.
+/// A read with two copies.
 pub(super) struct Race {
-    pub(super) way: Way,
-    /// Its bytes, while another copy may be sent.
-    pub(super) text: Text,
+    pub(super) hedge: Sent,
     /// Bytes of a copy.
     len: u32,
-    pub(super) original: Sent,
-    pub(super) hedge: Option<Sent>,
     /// The original failed while its hedge was under way.
     failed: Option<Error>,
     /// How it ended is on the books.
@@ -103,19 +111,18 @@ impl Races {
         }
     }
 
-    /// A read's first copy was queued. Answers whether a hedge may follow, which needs its bytes: see
-    /// [`Races::keep`].
+    /// A read's original was queued. Answers whether a hedge may follow, which will need its bytes.
     #[inline]
     pub(super) fn begin<K>(
         &mut self,
         id: CellId,
         cell: &mut Cell<K>,
         way: &Way,
-        original: Sent,
-        len: usize,
+        node: NodeIndex,
+        now: Instant,
     ) -> bool {
         let delay = match &mut self.tail {
-            Some(tail) if way.may_race => tail.on_read(original.at, way.class.into()),
+            Some(tail) if way.may_race => tail.on_read(now, way.class.into()),
             _ => None,
         };
         let learns = way.reads.from == ReadFrom::Quickest;
@@ -123,43 +130,17 @@ impl Races {
             return false;
         }
         if learns {
-            self.choice.on_sent(original.link.0 as usize);
+            self.choice.on_sent(cell.link.0 as usize);
         }
-        let race = Race {
-            way: *way,
-            text: Text::default(),
-            len: len as u32,
-            original,
-            hedge: None,
-            failed: None,
-            decided: false,
-            won_at: None,
-        };
-        cell.race = match self.free.pop() {
-            Some(index) => {
-                self.races[index as usize] = race;
-                index
-            }
-            None => {
-                self.races.push(race);
-                self.races.len() as u32 - 1
-            }
-        };
+        let (reads, class) = (way.reads, way.class);
+        cell.watch = Some(Watch { at: now, reads, node, class, granted: false });
         let Some(delay) = delay else { return false };
-        let end = original.at + delay;
+        let end = now + delay;
         match self.due.back() {
             Some((last, _)) if end < *last => _ = self.again.insert(end, (id, false)),
             _ => self.due.push_back((end, id)),
         }
         true
-    }
-
-    /// Takes a read's bytes, for its hedge.
-    #[inline]
-    pub(super) fn keep(&mut self, race: u32, text: Text) {
-        if let Some(race) = self.races.get_mut(race as usize) {
-            race.text = text;
-        }
     }
 
     pub(super) fn get(&self, race: u32) -> Option<&Race> {
@@ -195,57 +176,98 @@ impl Races {
     }
 
     /// A hedge was queued.
-    pub(super) fn start<K>(&mut self, cell: &mut Cell<K>, hedge: Sent) {
-        let Some(race) = self.races.get_mut(cell.race as usize) else { return };
-        race.hedge = Some(hedge);
+    pub(super) fn start<K>(&mut self, cell: &mut Cell<K>, hedge: Sent, len: usize) {
+        let race = Race { hedge, len: len as u32, failed: None, decided: false, won_at: None };
+        cell.race = match self.free.pop() {
+            Some(index) => {
+                self.races[index as usize] = race;
+                index
+            }
+            None => {
+                self.races.push(race);
+                self.races.len() as u32 - 1
+            }
+        };
         cell.entries += 1;
-        if race.way.reads.from == ReadFrom::Quickest {
+        if cell.watch.is_some_and(|watch| watch.reads.from == ReadFrom::Quickest) {
             self.choice.on_sent(hedge.link.0 as usize);
         }
     }
 
     /// The hedge's place changed, as units before it were cut out.
     pub(super) fn move_hedge(&mut self, race: u32, to: u64) {
-        if let Some(hedge) = self.races.get_mut(race as usize).and_then(|r| r.hedge.as_mut()) {
-            hedge.ordinal = to;
+        if let Some(race) = self.races.get_mut(race as usize) {
+            race.hedge.ordinal = to;
+        }
+    }
+
+    /// Where and when a copy was sent.
+    fn sent<K>(&self, cell: &Cell<K>, watch: &Watch, leg: Leg) -> Sent {
+        match (leg, self.races.get(cell.race as usize)) {
+            (Leg::Hedge, Some(race)) => race.hedge,
+            _ => Sent { node: watch.node, link: cell.link, ordinal: cell.ordinal, at: watch.at },
         }
     }
 
     /// A copy was answered, with no error; its entry is off the cell's count already. If the cell is in
     /// flight this is the reply that the caller gets.
-    #[inline(never)]
+    #[inline]
     pub(super) fn answered<K>(&mut self, now: Instant, cell: &mut Cell<K>, leg: Leg, len: usize) {
-        let Some(race) = self.races.get_mut(cell.race as usize) else { return };
+        let Some(watch) = cell.watch else { return };
+        let is_plain = cell.race == NO_RACE
+            && watch.reads.from != ReadFrom::Quickest
+            && self.trace.capacity == 0
+            && !watch.granted;
+        if !is_plain {
+            return self.answered_rarely(now, cell, watch, leg, len);
+        }
+        cell.watch = None;
+        if let Some(tail) = &mut self.tail {
+            let time = now.since(watch.at);
+            tail.on_reply(now, watch.class.into(), watch.node.0 as usize, time);
+        }
+    }
+
+    #[inline(never)]
+    fn answered_rarely<K>(
+        &mut self,
+        now: Instant,
+        cell: &mut Cell<K>,
+        watch: Watch,
+        leg: Leg,
+        len: usize,
+    ) {
         let wins = cell.state == State::InFlight;
-        let sent = match (leg, race.hedge) {
-            (Leg::Original, _) | (Leg::Hedge, None) => race.original,
-            (Leg::Hedge, Some(hedge)) => hedge,
-        };
+        let sent = self.sent(cell, &watch, leg);
         let time = now.since(sent.at);
-        if race.way.reads.from == ReadFrom::Quickest {
+        if watch.reads.from == ReadFrom::Quickest {
             self.choice.on_reply(now, sent.link.0 as usize, time);
         }
         if self.trace.capacity > 0 {
-            let is_hedge = leg == Leg::Hedge;
-            let node = sent.node.0;
+            let (node, is_hedge) = (sent.node.0, leg == Leg::Hedge);
             self.trace.add(ReadCopy { node, at: sent.at, time, is_hedge, won: wins });
         }
+        self.take_back(cell);
+        let race = self.races.get_mut(cell.race as usize);
         if let Some(tail) = &mut self.tail {
-            tail.on_reply(now, race.way.class.into(), sent.node.0 as usize, time);
-            match (wins, race.hedge) {
+            tail.on_reply(now, watch.class.into(), sent.node.0 as usize, time);
+            match (wins, race) {
                 (_, None) => {}
-                (true, Some(hedge)) => {
+                (true, Some(race)) => {
                     (race.won_at, race.decided) = (Some(now), true);
                     let won = leg == Leg::Hedge;
                     let outcome = if won { Outcome::Won } else { Outcome::Lost };
                     let change = tail.on_outcome(now, outcome);
                     self.change = change.or(self.change);
                     if cell.entries > 0 {
-                        let loser = if won { race.original } else { hedge };
-                        self.lost.push((loser.link, loser.ordinal));
+                        let (link, ordinal) = match won {
+                            true => (cell.link, cell.ordinal),
+                            false => (race.hedge.link, race.hedge.ordinal),
+                        };
+                        self.lost.push((link, ordinal));
                     }
                 }
-                (false, Some(_)) => {
+                (false, Some(race)) => {
                     let margin = race.won_at.filter(|_| leg == Leg::Original);
                     let margin = margin.map(|won_at| now.since(won_at));
                     tail.on_loser(u64::from(race.len) + len as u64, time, margin);
@@ -264,29 +286,28 @@ impl Races {
         leg: Leg,
         error: Error,
     ) -> Option<Error> {
-        let Some(race) = self.races.get_mut(cell.race as usize) else { return Some(error) };
-        let sent = match (leg, race.hedge) {
-            (Leg::Original, _) | (Leg::Hedge, None) => race.original,
-            (Leg::Hedge, Some(hedge)) => hedge,
-        };
-        if race.way.reads.from == ReadFrom::Quickest {
+        let Some(watch) = cell.watch else { return Some(error) };
+        let sent = self.sent(cell, &watch, leg);
+        if watch.reads.from == ReadFrom::Quickest {
             self.choice.on_failure(now, sent.link.0 as usize);
         }
+        self.take_back(cell);
+        let race = self.races.get_mut(cell.race as usize);
         if cell.state != State::InFlight {
             // A loser, whose end nobody waits for.
-            if let (Some(tail), Some(_)) = (&mut self.tail, race.hedge) {
+            if let (Some(tail), Some(race)) = (&mut self.tail, race) {
                 tail.on_loser(u64::from(race.len), now.since(sent.at), None);
             }
             self.release_if_over(cell);
             return None;
         }
         if cell.entries > 0 {
-            if leg == Leg::Original {
+            if let (Leg::Original, Some(race)) = (leg, race) {
                 race.failed = Some(error);
             }
             return None;
         }
-        let error = race.failed.take().unwrap_or(error);
+        let error = race.and_then(|race| race.failed.take()).unwrap_or(error);
         self.decide(now, cell.race, Some(Outcome::BothFailed));
         self.release_if_over(cell);
         Some(error)
@@ -295,13 +316,23 @@ impl Races {
     /// The request ends without a reply: by its deadline (both copies failed it), or as nobody waits for
     /// it any more. Its copies may still be under way.
     pub(super) fn end<K>(&mut self, now: Instant, cell: &mut Cell<K>, outcome: Option<Outcome>) {
+        self.take_back(cell);
         self.decide(now, cell.race, outcome);
         self.release_if_over(cell);
     }
 
+    /// A hedge that was granted is not needed any more: its credit comes back.
+    pub(super) fn take_back<K>(&mut self, cell: &mut Cell<K>) {
+        if let (Some(watch), Some(tail)) = (&mut cell.watch, &mut self.tail)
+            && std::mem::take(&mut watch.granted)
+        {
+            tail.on_unsent();
+        }
+    }
+
     fn decide(&mut self, now: Instant, race: u32, outcome: Option<Outcome>) {
         let Some(race) = self.races.get_mut(race as usize) else { return };
-        let open = race.hedge.is_some() && !std::mem::replace(&mut race.decided, true);
+        let open = !std::mem::replace(&mut race.decided, true);
         if let (true, Some(outcome), Some(tail)) = (open, outcome, &mut self.tail) {
             let change = tail.on_outcome(now, outcome);
             self.change = change.or(self.change);
@@ -309,12 +340,17 @@ impl Races {
     }
 
     /// Forgets a read without any copy under way.
+    #[inline]
     pub(super) fn release_if_over<K>(&mut self, cell: &mut Cell<K>) {
-        if cell.entries > 0 || cell.race == NO_RACE {
+        if cell.entries > 0 {
+            return;
+        }
+        cell.watch = None;
+        if cell.race == NO_RACE {
             return;
         }
         if let Some(race) = self.races.get_mut(cell.race as usize) {
-            (race.text, race.failed) = (Text::default(), None);
+            race.failed = None;
             self.free.push(cell.race);
         }
         cell.race = NO_RACE;

@@ -4,7 +4,7 @@ use hedgerow_runtime::Progress;
 use hedgerow_runtime::time::Instant;
 
 use super::body::{Held, INLINE_MAX, POOLED_MAX};
-use super::cell::{NO_RACE, State};
+use super::cell::State;
 use super::link::LinkState;
 use super::race::Leg;
 use super::{CellId, Engine, LinkId, Outside, Received};
@@ -73,7 +73,7 @@ impl<O: Outside> Engine<O> {
             replies += 1;
             let Some(cell) = self.cells.get(id) else { continue };
             cell.entries = cell.entries.saturating_sub(1);
-            if cell.race != NO_RACE {
+            if cell.watch.is_some() {
                 self.races.answered(now, cell, Leg::Original, frame.len_raw());
             }
             if cell.state != State::InFlight {
@@ -191,8 +191,7 @@ impl<O: Outside> Engine<O> {
         let copy = in_flight.peek_answer().and_then(|unit| copy_of(unit.owner));
         let Some((id, leg)) = copy else { return true };
         let Some(cell) = self.cells.get(id) else { return true };
-        let races = self.races.get(cell.race).is_some_and(|race| race.hedge.is_some());
-        if !races || route::is_final(&error) {
+        if self.races.get(cell.race).is_none() || route::is_final(&error) {
             return true;
         }
         in_flight.answer();
@@ -211,7 +210,7 @@ impl<O: Outside> Engine<O> {
         self.counters.replies += 1;
         let Some(cell) = self.cells.get(id) else { return };
         cell.entries = cell.entries.saturating_sub(1);
-        if cell.race != NO_RACE {
+        if cell.watch.is_some() {
             self.races.answered(now, cell, leg, len);
         }
         if cell.state == State::InFlight {
@@ -241,11 +240,7 @@ impl<O: Outside> Engine<O> {
     pub(super) fn settle(&mut self, now: Instant, id: CellId, leg: Leg, error: Error) {
         let Some(cell) = self.cells.get(id) else { return };
         cell.entries = cell.entries.saturating_sub(1);
-        let error = match cell.race {
-            NO_RACE => Some(error),
-            _ => self.races.failed(now, cell, leg, error),
-        };
-        match error {
+        match self.races.failed(now, cell, leg, error) {
             Some(error) => self.fail(id, error),
             None => self.cells.free_if_over(id),
         }

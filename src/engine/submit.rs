@@ -10,9 +10,8 @@ use super::cell::{Answered, Cell, State};
 use super::choose::{Chosen, Why};
 use super::deadline::nanos;
 use super::link::Link;
-use super::race::Sent;
 use super::{CellId, Engine, Found, KeptOf, LinkId, Outside, Stage, Submitted};
-use crate::command::{Encoded, Text};
+use crate::command::Encoded;
 use crate::connection::Owner;
 use crate::error::{Error, ErrorKind, Fate};
 use crate::read::{Outcome, ReadFrom};
@@ -38,12 +37,12 @@ impl<O: Outside> Engine<O> {
             && deadline > now
             && let Some(link) = self.primary_with_room()
         {
-            return Submitted::Queued(self.queue_new(command, link, now, deadline, waker).0);
+            return Submitted::Queued(self.queue_new(command, link, now, deadline, waker));
         }
         self.submit_slowly(command, &Way::PRIMARY, now, deadline, waker)
     }
 
-    /// Takes a read that may go elsewhere. `Armed` asks for its bytes, see [`Engine::keep_text`].
+    /// Takes a read that may go elsewhere.
     pub(crate) fn submit_read(
         &mut self,
         command: &Encoded<'_>,
@@ -56,8 +55,8 @@ impl<O: Outside> Engine<O> {
         if self.queues.is_empty(way.reads.from) && deadline > now {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
-                    let (id, sent) = self.queue_new(command, link, now, deadline, waker);
-                    let armed = self.begin(id, way, sent, command.len());
+                    let id = self.queue_new(command, link, now, deadline, waker);
+                    let armed = self.begin(id, way, link, now);
                     return if armed { Submitted::Armed(id) } else { Submitted::Queued(id) };
                 }
                 Chosen::Never(error) => return Submitted::Refused(error, waker),
@@ -75,38 +74,28 @@ impl<O: Outside> Engine<O> {
         now: Instant,
         deadline: Instant,
         waker: Waker,
-    ) -> (CellId, Sent) {
+    ) -> CellId {
         let (id, cell) = self.cells.take();
         cell.state = State::InFlight;
         cell.link = link;
         cell.deadline = deadline;
         cell.waker = Some(waker);
-        let to = &mut self.links[link.0 as usize];
-        let node = to.node;
-        enqueue(to, &mut self.out, id, cell, command);
-        let sent = Sent { node, link, ordinal: cell.ordinal, at: now };
+        enqueue(&mut self.links[link.0 as usize], &mut self.out, id, cell, command);
         self.counters.commands += 1;
         self.watch(id, now, deadline);
-        (id, sent)
+        id
     }
 
     /// A read was queued. Answers whether a hedge may follow.
     #[inline]
-    fn begin(&mut self, id: CellId, way: &Way, sent: Sent, len: usize) -> bool {
+    fn begin(&mut self, id: CellId, way: &Way, link: LinkId, now: Instant) -> bool {
+        let node = self.links[link.0 as usize].node;
         let Some(cell) = self.cells.get(id) else { return false };
-        let armed = self.races.begin(id, cell, way, sent, len);
+        let armed = self.races.begin(id, cell, way, node, now);
         if armed {
             self.rearm_hedges();
         }
         armed
-    }
-
-    /// Takes the bytes of an armed read, which its hedge will need.
-    #[inline]
-    pub(crate) fn keep_text(&mut self, id: CellId, text: Text) {
-        if let Some(cell) = self.cells.get(id) {
-            self.races.keep(cell.race, text);
-        }
     }
 
     #[cold]
@@ -178,7 +167,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Queues a request that was told that there is room. It waits again if its link is gone. Answers
-    /// whether its bytes are asked for, see [`Engine::keep_text`].
+    /// whether its bytes may be asked for once more.
     pub(crate) fn queue_admitted(
         &mut self,
         now: Instant,
@@ -204,17 +193,13 @@ impl<O: Outside> Engine<O> {
         cell.state = State::InFlight;
         cell.held = Held::Nothing;
         let wait_is_over = cell.deadline != own_deadline;
-        let link = &mut self.links[at.0 as usize];
-        let node = link.node;
-        enqueue(link, &mut self.out, id, cell, command);
-        let ordinal = cell.ordinal;
+        enqueue(&mut self.links[at.0 as usize], &mut self.out, id, cell, command);
         self.counters.commands += 1;
         if wait_is_over {
             self.set_deadline(id, now, own_deadline);
         }
         let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
-        let sent = Sent { node, link: at, ordinal, at: now };
-        !way.is_primary() && self.begin(id, &way, sent, command.len())
+        !way.is_primary() && self.begin(id, &way, at, now)
     }
 
     #[cold]
@@ -331,7 +316,7 @@ impl<O: Outside> Engine<O> {
         outcome: Option<Outcome>,
     ) {
         let Some(cell) = self.cells.get(id) else { return };
-        let hedge = self.races.get(cell.race).and_then(|race| race.hedge);
+        let hedge = self.races.get(cell.race).map(|race| race.hedge);
         self.races.end(now, cell, outcome);
         self.mark_dead(at, ordinal);
         if let Some(hedge) = hedge {

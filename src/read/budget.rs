@@ -58,6 +58,11 @@ impl Budget {
         enough
     }
 
+    /// A hedge whose credit was spent did not start.
+    pub fn give_back(&mut self) {
+        self.credit = (self.credit + HEDGE).min(self.cap);
+    }
+
     /// Credit in hundredths of a hedge.
     pub fn credit(&self) -> u64 {
         self.credit

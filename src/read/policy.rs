@@ -83,6 +83,11 @@ impl ReadFrom {
         !matches!(self, ReadFrom::Primary)
     }
 
+    /// Whether equal connections serve in turn, instead of by their latency.
+    pub(crate) const fn takes_turns(self) -> bool {
+        !matches!(self, ReadFrom::Nearest | ReadFrom::Quickest)
+    }
+
     /// Whether it needs to know the client's zone.
     pub const fn needs_zone(self) -> bool {
         matches!(self, ReadFrom::AzAffinity | ReadFrom::AzAffinityReplicasAndPrimary)

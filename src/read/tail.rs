@@ -78,6 +78,12 @@ impl Tail {
         self.hedging.again(waited).map_or(Due::Leave, Due::Again)
     }
 
+    /// A hedge that was to start did not: its read was over before. Its credit comes back.
+    pub fn on_unsent(&mut self) {
+        self.budget.give_back();
+        self.ledger.sent -= 1;
+    }
+
     /// A copy was answered at `now`, `latency` after it was sent: original or hedge, winner or loser.
     pub fn on_reply(&mut self, now: Instant, class: usize, replica: usize, latency: Duration) {
         let class = class.min(self.classes.len() - 1);

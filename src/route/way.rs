@@ -115,6 +115,12 @@ impl Way {
         }
     }
 
+    /// Whether it may take any of the links that its policy names.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.node.is_none() && self.reads.lag_max.is_none() && self.cursor == Cursor::None
+    }
+
     /// Whether it goes to the primary whatever the state of the fleet.
     #[inline]
     pub(crate) fn is_primary(&self) -> bool {

@@ -6,11 +6,13 @@ use bytes::Bytes;
 use clap::Args;
 use harness::{Keys, Lane, Verb, Workload, now_ns, start};
 use hedgerow::prelude::*;
+use hedgerow::read::{Delay, Hedging, ReadFrom};
 use hedgerow::resp::FromReply;
 use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
-use hedgerow::{Client, Cores, Options};
+use hedgerow::{Client, Cores, Endpoint, Options};
 use std::future::{pending, poll_fn};
 use std::task::Poll;
+use std::time::Duration;
 
 /// The crate's own defaults, for the workload's server.
 ///
@@ -18,6 +20,36 @@ use std::task::Poll;
 /// What the crate says of the URL.
 pub fn options(workload: &Workload) -> Result<Options, hedgerow::Error> {
     Options::from_url(&format!("redis://{}", workload.addr))
+}
+
+/// Where the reads of a program go, and whether late ones are sent twice. The replica is the server itself
+/// by another name, so that only the client's own work differs.
+#[derive(Args, Clone)]
+pub struct Reading {
+    /// Policy of reads, such as primary-preferred
+    #[arg(long, default_value = "primary")]
+    read_from: ReadFrom,
+    /// Delay in microseconds after which a second copy is sent; by default none is
+    #[arg(long)]
+    hedge_us: Option<u64>,
+}
+
+impl Reading {
+    /// Adds what was asked for to `options`.
+    pub fn apply(&self, options: &mut Options) {
+        if !self.read_from.uses_replicas() {
+            return;
+        }
+        if let Endpoint::Tcp { port, .. } = options.endpoint {
+            options.replica_endpoints = vec![Endpoint::tcp("127.0.0.2", port)];
+        }
+        options.read_from = self.read_from.into();
+        options.hedging = self.hedge_us.map(|us| {
+            let mut hedging = Hedging::default();
+            hedging.delay = Delay::Fixed(Duration::from_micros(us));
+            hedging
+        });
+    }
 }
 
 /// The one core of a program that is pinned.

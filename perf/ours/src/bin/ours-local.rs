@@ -3,7 +3,7 @@
 use clap::Parser;
 use harness::{Arrivals, Keys, Lane, Workload, counter, now_ns, start};
 use hedgerow::{LocalClient, LocalContext};
-use ours::{Core, Shared, next_turn, one, options, repeat};
+use ours::{Core, Reading, Shared, next_turn, one, options, repeat};
 use std::error::Error;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,12 +14,20 @@ struct Arguments {
     workload: Workload,
     #[command(flatten)]
     core: Core,
+    #[command(flatten)]
+    reading: Reading,
 }
 
-async fn drive(local: LocalContext, workload: Workload) -> Result<(), hedgerow::Error> {
+async fn drive(
+    local: LocalContext,
+    workload: Workload,
+    reading: Reading,
+) -> Result<(), hedgerow::Error> {
+    let mut options = options(&workload)?;
+    reading.apply(&mut options);
     let mut clients = Vec::new();
     for _ in 0..workload.connections {
-        clients.push(local.connect(&options(&workload)?).await?);
+        clients.push(local.connect(&options).await?);
     }
     start(&workload);
     if workload.is_open() {
@@ -83,9 +91,9 @@ async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Wor
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { workload, core } = Arguments::parse();
+    let Arguments { workload, core, reading } = Arguments::parse();
     let cores = core.start()?;
-    for outcome in cores.run(move |local| drive(local, workload.clone()))? {
+    for outcome in cores.run(move |local| drive(local, workload.clone(), reading.clone()))? {
         outcome?;
     }
     Ok(())
