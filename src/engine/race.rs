@@ -295,7 +295,30 @@ impl Races {
     /// The request ends without a reply: by its deadline (both copies failed it), or as nobody waits for
     /// it any more. Its copies may still be under way.
     pub(super) fn end<K>(&mut self, now: Instant, cell: &mut Cell<K>, outcome: Option<Outcome>) {
+        self.give_up(now, cell);
         self.decide(now, cell.race, outcome);
+        self.release_if_over(cell);
+    }
+
+    /// What is known of the links whose replies nobody waits for any more.
+    fn give_up<K>(&mut self, now: Instant, cell: &Cell<K>) {
+        let Some(race) = self.races.get(cell.race as usize) else { return };
+        if race.way.reads.from != ReadFrom::Quickest {
+            return;
+        }
+        let original = race.failed.is_none().then_some(race.original);
+        let hedge = race.hedge.filter(|_| race.failed.is_some() || cell.entries > 1);
+        for sent in original.into_iter().chain(hedge) {
+            self.choice.on_given_up(now, sent.link.0 as usize, now.since(sent.at));
+        }
+    }
+
+    /// A queued copy was cut out; its entry is off the cell's count already.
+    pub(super) fn cut<K>(&mut self, cell: &mut Cell<K>, link: LinkId) {
+        let race = self.races.get(cell.race as usize);
+        if race.is_some_and(|race| race.way.reads.from == ReadFrom::Quickest) {
+            self.choice.on_cut(link.0 as usize);
+        }
         self.release_if_over(cell);
     }
 

@@ -373,7 +373,7 @@ impl<O: Outside> Engine<O> {
                     }
                     Some(cell) => {
                         cell.entries = cell.entries.saturating_sub(1);
-                        races.release_if_over(cell);
+                        races.cut(cell, at);
                         over.push(id);
                         false
                     }
