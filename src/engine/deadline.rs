@@ -178,7 +178,10 @@ impl<O: Outside> Engine<O> {
         }
         self.fail(id, error);
         match state {
-            State::Waiting => self.leave_queue(way, len),
+            State::Waiting => {
+                self.leave_queue(way, len);
+                self.admit(now);
+            }
             State::Admitted => {
                 self.links[at.0 as usize].reserved -= 1;
                 self.admit(now);

@@ -17,8 +17,9 @@ use super::{
 use crate::config::Endpoint;
 use crate::connection::{Handshake, InFlight, SetupProgress};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::{Estimate, ReadFrom};
+use crate::read::Estimate;
 use crate::resp::{Decoder, Frame, Protocol};
+use crate::route;
 use crate::topology::Role;
 
 /// A connection that was up this long has proven itself: the back-off starts anew.
@@ -310,9 +311,9 @@ impl<O: Outside> Engine<O> {
     }
 
     fn fail_waiting(&mut self, error: &Error) {
-        for from in ReadFrom::ALL {
-            while let Some(id) = self.queues.front(from) {
-                self.queues.pop(from);
+        for queue in route::QueueId::all() {
+            while let Some(id) = self.queues.front(queue) {
+                self.queues.pop(queue);
                 let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
                 let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
                     continue;

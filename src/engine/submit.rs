@@ -15,8 +15,8 @@ use super::{CellId, Engine, Found, KeptOf, LinkId, Outside, Stage, Submitted};
 use crate::command::{Encoded, Text};
 use crate::connection::Owner;
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::{Outcome, ReadFrom};
-use crate::route::Way;
+use crate::read::Outcome;
+use crate::route::{QueueId, Way};
 
 /// Longest wait for the answer to a PING, where every candidate owes one. In nanoseconds.
 const SAMPLING_NS: u64 = 1_000_000_000;
@@ -34,7 +34,7 @@ impl<O: Outside> Engine<O> {
         // Whether a near deadline is past, only the clock itself can tell.
         let is_near = deadline <= now.plus_nanos(O::BEHIND_NS);
         let now = if is_near { self.out.clock(now) } else { now };
-        if self.queues.is_empty(ReadFrom::Primary)
+        if self.queues.is_empty(Way::PRIMARY.queue())
             && deadline > now
             && let Some(link) = self.primary_with_room()
         {
@@ -53,7 +53,7 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
-        if self.queues.is_empty(way.reads.from) && deadline > now {
+        if self.queues.is_empty(way.queue()) && deadline > now {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
                     let (id, sent) = self.queue_new(command, link, now, deadline, waker);
@@ -141,7 +141,7 @@ impl<O: Outside> Engine<O> {
         cell.deadline = deadline;
         cell.waker = Some(waker);
         cell.held = Held::Waiting { own_deadline, len: command.len() as u32, way: *way, why };
-        self.queues.push(way.reads.from, id, command.len());
+        self.queues.push(way.queue(), id, command.len());
         self.watch(id, now, deadline);
         Submitted::Waits(id)
     }
@@ -225,7 +225,7 @@ impl<O: Outside> Engine<O> {
         }
         if let Some(cell) = self.cells.get(id) {
             cell.state = State::Waiting;
-            self.queues.push_front(way.reads.from, id, len);
+            self.queues.push_front(way.queue(), id, len);
         }
         // Another link may have room, and nothing else might say so.
         self.admit(now);
@@ -303,7 +303,10 @@ impl<O: Outside> Engine<O> {
             self.deadlines.cancel(timer);
         }
         match state {
-            State::Waiting => self.leave_queue(way, len),
+            State::Waiting => {
+                self.leave_queue(way, len);
+                self.admit(now);
+            }
             State::Admitted => {
                 self.links[at.0 as usize].reserved -= 1;
                 self.admit(now);
@@ -318,7 +321,7 @@ impl<O: Outside> Engine<O> {
     pub(super) fn leave_queue(&mut self, way: Way, len: usize) {
         let cells = &mut self.cells;
         let still_waits = |id: &CellId| cells.get(*id).is_some_and(|c| c.state == State::Waiting);
-        self.queues.leave(way.reads.from, len, still_waits);
+        self.queues.leave(way.queue(), len, still_waits);
     }
 
     /// Nobody waits for any copy of a request any more: `outcome` is how its race ended.
@@ -421,24 +424,24 @@ impl<O: Outside> Engine<O> {
 
     #[inline(never)]
     fn admit_waiting(&mut self, now: Instant) {
-        for from in ReadFrom::ALL {
-            while !self.queues.is_empty(from) && self.admit_next(now, from) {}
+        for queue in QueueId::all() {
+            while !self.queues.is_empty(queue) && self.admit_next(now, queue) {}
         }
     }
 
-    /// Whether the next in line of a queue may have something to do, too.
-    fn admit_next(&mut self, now: Instant, from: ReadFrom) -> bool {
-        let Some(id) = self.queues.front(from) else { return false };
+    /// Whether the next in line may have something to do, too.
+    fn admit_next(&mut self, now: Instant, queue: QueueId) -> bool {
+        let Some(id) = self.queues.front(queue) else { return false };
         let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
         let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
-            self.queues.pop(from);
+            self.queues.pop(queue);
             return true;
         };
         let chosen = self.choose(now, &way, None);
         if let Chosen::Wait(_) = chosen {
             return false;
         }
-        self.queues.pop(from);
+        self.queues.pop(queue);
         self.leave_queue(way, len);
         match chosen {
             Chosen::Never(error) => self.fail(id, error),

@@ -68,6 +68,27 @@ pub(crate) struct Way {
     pub(crate) class: u8,
 }
 
+/// Commands that wait for the same: each has a queue of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueId(u8);
+
+impl QueueId {
+    /// Of a policy: reads, reads with a bound on staleness, cursors.
+    const KINDS: usize = 3;
+    /// How many there are.
+    pub(crate) const COUNT: usize = QueueId::KINDS * ReadFrom::COUNT;
+
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = QueueId> {
+        (0..QueueId::COUNT as u8).map(QueueId)
+    }
+
+    /// Its number, below [`QueueId::COUNT`].
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 impl Way {
     /// How many classes of reads there are.
     pub(crate) const CLASSES: usize = 2;
@@ -103,6 +124,17 @@ impl Way {
             may_race: flags.contains(Flags::HEDGEABLE),
             class: u8::from(!flags.contains(Flags::FAST)),
         }
+    }
+
+    /// Where it stands in line.
+    #[inline]
+    pub(crate) fn queue(&self) -> QueueId {
+        let kind = match (self.cursor, self.reads.lag_max) {
+            (Cursor::Begins(_) | Cursor::GoesOn(_), _) => 2,
+            (Cursor::None, Some(_)) => 1,
+            (Cursor::None, None) => 0,
+        };
+        QueueId((self.reads.from.index() * QueueId::KINDS + kind) as u8)
     }
 
     /// Whether it goes to the primary whatever the state of the fleet.

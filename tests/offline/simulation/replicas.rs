@@ -87,3 +87,25 @@ fn reads_that_run_out_count_against_their_node() {
     });
     assert!(late <= 25, "{late} of 1,000 reads in 10 s");
 }
+
+/// Fails if a read that waits for what only it needs (the offset of a primary that does not tell it) holds
+/// up another of the same policy, or if those behind it still wait when its time is over.
+#[test]
+fn a_waiting_read_holds_up_no_other() {
+    let fleet = Fleet::new(1);
+    fleet.primary.on_request(|asked: &Asked<'_>| match asked.args[0] {
+        b"ROLE" => after(60_000),
+        _ => Reaction::Serve,
+    });
+    let took = fleet.run(fleet.options(ReadFrom::Replica), async |core, client| {
+        let bounded = client.read_from(ReadFrom::Replica.behind_at_most(5)).expect("a view");
+        let waits = core.spawn(async move { bounded.get::<()>("k").timeout(700 * MS).await });
+        pass(&core, MS).await;
+        let begun = core.now();
+        get(&client).await.expect("from the replica");
+        let took = core.now().since(begun);
+        assert!(waits.await.expect("its end").is_err());
+        took
+    });
+    assert!(took < 10 * MS, "{took:?}");
+}
