@@ -118,7 +118,7 @@ impl<O: Outside> Engine<O> {
         deadline: Instant,
         waker: Waker,
     ) -> Submitted {
-        if let Some(error) = self.refusal(way, command.len()) {
+        if let Some(error) = self.refusal(way) {
             return Submitted::Refused(error, waker);
         }
         if deadline <= now {
@@ -132,6 +132,11 @@ impl<O: Outside> Engine<O> {
             Chosen::Link(_) => Why::Room,
             Chosen::Never(error) => return Submitted::Refused(error, waker),
         };
+        if why != Why::Room
+            && let Some(error) = self.queue_full(command.len())
+        {
+            return Submitted::Refused(error, waker);
+        }
         let own_deadline = deadline;
         let deadline = deadline.min(self.longest_wait(now, why));
         let first = self.first_link();
@@ -157,19 +162,20 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Why a command cannot even wait.
-    fn refusal(&self, way: &Way, len: usize) -> Option<Error> {
+    fn refusal(&self, way: &Way) -> Option<Error> {
         if self.closed || self.draining {
             return Some(Error::closed());
         }
-        if way.is_primary()
-            && let Some(error) = self.given_up()
-        {
-            return Some(error.with_fate(Fate::NotSent));
-        }
+        let given_up = if way.is_primary() { self.given_up() } else { None };
+        given_up.map(|error| error.with_fate(Fate::NotSent))
+    }
+
+    /// Why a command of `len` bytes may not wait for a connection, if as many do as may.
+    fn queue_full(&self, len: usize) -> Option<Error> {
         let (waiting, bytes) = (self.queues.waiting(), self.queues.bytes());
         let full = waiting >= self.options.queue_commands_max
             || bytes + len > self.options.queue_bytes_max;
-        (full && !self.is_connected()).then(|| {
+        full.then(|| {
             let text =
                 format!("queue full: {waiting} commands ({bytes} bytes) wait for a connection");
             let error = Error::new(ErrorKind::QueueFull, Fate::NotSent, text);

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use hedgerow::ErrorKind;
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
 use hedgerow::testing::{Asked, Reaction};
@@ -108,4 +109,27 @@ fn a_waiting_read_holds_up_no_other() {
         took
     });
     assert!(took < 10 * MS, "{took:?}");
+}
+
+/// Fails if reads that wait for a replica are not bounded in number while the primary is connected.
+#[test]
+fn reads_that_wait_are_bounded() {
+    let fleet = Fleet::new(1);
+    fleet.replicas[0].on_request(|_: &Asked<'_>| after(60_000));
+    let mut options = fleet.options(ReadFrom::Replica);
+    options.queue_commands_max = 10;
+    let full = fleet.run(options, async |core, client| {
+        let mut reads = Vec::new();
+        for _ in 0..15 {
+            let client = client.clone();
+            reads.push(core.spawn(async move { client.get::<()>("k").timeout(100 * MS).await }));
+        }
+        let mut full = 0;
+        for read in reads {
+            let error = read.await.expect("its end").expect_err("no replica");
+            full += usize::from(error.kind() == ErrorKind::QueueFull);
+        }
+        full
+    });
+    assert_eq!(full, 5);
 }
