@@ -133,3 +133,22 @@ fn reads_that_wait_are_bounded() {
     });
     assert_eq!(full, 5);
 }
+
+/// Fails if a replica that refuses ROLE for a while is given up for good.
+#[test]
+fn a_refused_role_is_asked_again() {
+    let fleet = Fleet::new(1);
+    let refuses = Rc::new(Cell::new(true));
+    let refused = refuses.clone();
+    fleet.replicas[0].on_request(move |asked: &Asked<'_>| match asked.args[0] {
+        b"ROLE" if refused.get() => Reaction::Answer(b"-NOPERM no\r\n".to_vec()),
+        _ => Reaction::Serve,
+    });
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let error = get(&client).await.expect_err("no replica");
+        assert!(error.to_string().contains("NOPERM"), "{error}");
+        refuses.set(false);
+        pass(&core, Duration::from_secs(5)).await;
+        get(&client).await.expect("from the replica");
+    });
+}
