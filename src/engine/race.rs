@@ -300,6 +300,11 @@ impl Races {
         self.release_if_over(cell);
     }
 
+    /// The error of an original that failed while its hedge was under way.
+    pub(super) fn take_failure(&mut self, race: u32) -> Option<Error> {
+        self.races.get_mut(race as usize)?.failed.take()
+    }
+
     /// What is known of the links whose replies nobody waits for any more.
     fn give_up<K>(&mut self, now: Instant, cell: &Cell<K>) {
         let Some(race) = self.races.get(cell.race as usize) else { return };

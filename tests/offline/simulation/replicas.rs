@@ -10,7 +10,7 @@ use hedgerow::read::ReadFrom;
 use hedgerow::testing::{Asked, Reaction};
 
 use super::clock::{pass, step, unless};
-use super::reads::{Fleet, after, get};
+use super::reads::{Fleet, after, does, get, hedging};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -151,4 +151,20 @@ fn a_refused_role_is_asked_again() {
         pass(&core, Duration::from_secs(5)).await;
         get(&client).await.expect("from the replica");
     });
+}
+
+/// Fails if the error of an original that failed is forgotten when the time of its hedge runs out.
+#[test]
+fn the_originals_error_outlives_the_deadline() {
+    let fleet = Fleet::new(1);
+    does(&fleet.primary, [Reaction::AnswerAfter(30 * MS, b"-LOADING x\r\n".to_vec())]);
+    does(&fleet.replicas[0], [after(60_000)]);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.hedging = Some(hedging(20 * MS));
+    options.command_timeout = Some(500 * MS);
+    let (error, ledger) = fleet.run(options, async |_, client| {
+        (get(&client).await.expect_err("both failed"), client.hedges())
+    });
+    assert_eq!(error.code(), Some("LOADING"), "{error}");
+    assert_eq!((ledger.sent, ledger.both_failed), (1, 1));
 }
