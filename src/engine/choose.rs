@@ -125,6 +125,7 @@ impl<O: Outside> Engine<O> {
             (_, Some(Why::Connection)) if self.awaits_better_role(way, best) => {
                 Chosen::Wait(Why::Connection)
             }
+            ([only], _) if self.owes_pong(way, *only) => Chosen::Wait(Why::Sample),
             ([only], _) => Chosen::Link(*only),
             (several, _) => self.choose_among(now, way.reads.from, several),
         };
@@ -212,6 +213,11 @@ impl<O: Outside> Engine<O> {
             },
             None => Chosen::Wait(Why::Sample),
         }
+    }
+
+    /// Whether no read of Nearest goes behind an unanswered PING on this link.
+    fn owes_pong(&self, way: &Way, at: LinkId) -> bool {
+        way.reads.from == ReadFrom::Nearest && self.links[at.0 as usize].pinged.is_some()
     }
 
     fn latency(&self, now: Instant, link: LinkId) -> Option<Duration> {

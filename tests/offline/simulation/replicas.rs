@@ -168,3 +168,26 @@ fn the_originals_error_outlives_the_deadline() {
     assert_eq!(error.code(), Some("LOADING"), "{error}");
     assert_eq!((ledger.sent, ledger.both_failed), (1, 1));
 }
+
+/// Fails if a read of Nearest is queued behind the unanswered PING of the only node that is
+/// left, or waits for it for more than a second.
+#[test]
+fn the_last_candidate_owes_a_pong() {
+    let fleet = Fleet::new(1);
+    fleet.primary.on_request(|asked: &Asked<'_>| match asked.args[0] {
+        b"PING" => after(60_000),
+        _ => Reaction::Serve,
+    });
+    let replica = fleet.replicas[0].clone();
+    let (error, waited) = fleet.run(fleet.options(ReadFrom::Nearest), async move |core, client| {
+        get(&client).await.expect("from the replica");
+        replica.stop();
+        pass(&core, 5 * MS).await;
+        let begun = core.now();
+        let read = client.get::<()>("k").timeout(Duration::from_secs(10)).await;
+        (read.expect_err("no candidate"), core.now().since(begun).as_millis())
+    });
+    assert!(error.to_string().contains("no healthy eligible endpoint"), "{error}");
+    assert_eq!(waited, 1_000);
+    assert_eq!(fleet.gets()[0], 0);
+}
