@@ -191,3 +191,17 @@ fn the_last_candidate_owes_a_pong() {
     assert_eq!(waited, 1_000);
     assert_eq!(fleet.gets()[0], 0);
 }
+
+/// Fails if a bound on staleness is taken with an interval of zero, in which the primary would never be
+/// asked again how far it is.
+#[test]
+fn a_bound_needs_an_interval() {
+    let fleet = Fleet::new(1);
+    let mut options = fleet.options(ReadFrom::Primary);
+    options.replica_refresh_interval = Duration::ZERO;
+    let error = fleet.run(options, async |_, client| {
+        client.read_from(ReadFrom::Replica.behind_at_most(5)).expect_err("never known")
+    });
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("replica_refresh_interval"), "{error}");
+}
