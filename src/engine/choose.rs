@@ -16,6 +16,8 @@ use crate::topology::{NodeIndex, Role};
 const PINGS_MAX: usize = 4;
 /// Between two PINGs on a connection.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for what a better replica says of its role, where another could serve.
+pub(super) const ROLE_WAIT: Duration = Duration::from_secs(1);
 
 /// What was decided on a command.
 #[derive(Debug)]
@@ -122,7 +124,7 @@ impl<O: Outside> Engine<O> {
             ([], Some(why)) => Chosen::Wait(why),
             ([], None) => Chosen::Never(self.no_server(way.reads.from)),
             // Where every read asks for the role first, the answer is worth waiting for.
-            (_, Some(Why::Connection)) if self.awaits_better_role(way, best) => {
+            (_, Some(Why::Connection)) if self.awaits_better_role(now, way, best) => {
                 Chosen::Wait(Why::Connection)
             }
             ([only], _) if self.owes_pong(way, *only) => Chosen::Wait(Why::Sample),
@@ -163,18 +165,18 @@ impl<O: Outside> Engine<O> {
 
     fn awaits_offset(&self) -> Look {
         let primaries = &self.links[self.primary.clone()];
-        if primaries.iter().any(|l| l.check.asked) {
+        if primaries.iter().any(|l| l.check.asked_since.is_some()) {
             return Look::Soon(Why::Connection);
         }
         Look::Not
     }
 
     /// Whether a read that would go to rank `best` waits for a better replica's answer to ROLE.
-    fn awaits_better_role(&self, way: &Way, best: u8) -> bool {
+    fn awaits_better_role(&self, now: Instant, way: &Way, best: u8) -> bool {
         let better = |l: &Link| {
             let standing = Standing { role: l.role, linked: true, same_zone: l.same_zone };
             l.is_ready()
-                && l.check.asked
+                && l.check.asked_since.is_some_and(|asked| now.since(asked) < ROLE_WAIT)
                 && l.role == Role::Replica
                 && way.reads.from.rank(standing).is_some_and(|rank| rank < best)
         };

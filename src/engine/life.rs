@@ -340,8 +340,12 @@ impl<O: Outside> Engine<O> {
                     self.lose(now, at, error, false);
                 }
                 LinkState::Ready => {
-                    self.ask_role(at);
+                    // With an interval of zero it is reads that ask.
+                    if !self.options.replica_refresh_interval.is_zero() {
+                        self.ask_role(now, at);
+                    }
                     self.links[at.0 as usize].timer = self.next_check(now, at);
+                    self.admit(now);
                 }
                 LinkState::Draining(ref error) => {
                     let error = error.clone();

@@ -169,7 +169,7 @@ impl<O: Outside> Engine<O> {
         match route::verdict(&error, self.links[at.0 as usize].role) {
             Verdict::Return => self.give_error(now, at, error),
             Verdict::ReturnAndCheck => {
-                self.ask_role(at);
+                self.ask_role(now, at);
                 self.give_error(now, at, error)
             }
             Verdict::ReturnAndReconnect => {

@@ -205,3 +205,29 @@ fn a_bound_needs_an_interval() {
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("replica_refresh_interval"), "{error}");
 }
+
+/// Fails if with an interval of zero a replica that does not say what it is keeps reads from
+/// the primary that would serve them.
+#[test]
+fn zero_does_not_wait_for_a_silent_replica() {
+    let fleet = Fleet::new(1);
+    let silent = Rc::new(Cell::new(false));
+    let is_silent = silent.clone();
+    fleet.replicas[0].on_request(move |_: &Asked<'_>| match is_silent.get() {
+        true => after(60_000),
+        false => Reaction::Serve,
+    });
+    let mut options = fleet.options(ReadFrom::ReplicaPreferred);
+    options.replica_refresh_interval = Duration::ZERO;
+    options.command_timeout = Some(Duration::from_secs(5));
+    fleet.run(options, async move |core, client| {
+        silent.set(true);
+        for _ in 0..3 {
+            get(&client).await.expect("from the primary");
+        }
+        let begun = core.now();
+        get(&client).await.expect("from the primary");
+        let took = core.now().since(begun);
+        assert!(took < 10 * MS, "{took:?}");
+    });
+}
