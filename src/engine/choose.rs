@@ -258,9 +258,9 @@ impl<O: Outside> Engine<O> {
     fn choose_pinned(&mut self, now: Instant, way: &Way, pin: PinId) -> Chosen {
         if let Some(at) = self.pins.get(pin) {
             let link = &self.links[at.link.0 as usize];
-            if link.number == at.number && link.is_ready() {
-                let has_room = link.has_room(self.options.in_flight_max);
-                return if has_room { Chosen::Link(at.link) } else { Chosen::Wait(Why::Room) };
+            let is_there = link.number == at.number && link.is_ready();
+            if is_there && self.may_read_on(way, at.link) {
+                return self.choose_page(now, at.link);
             }
             self.pins.remove(pin);
         }
@@ -273,6 +273,25 @@ impl<O: Outside> Engine<O> {
             self.pins.set(pin, Pinned { link, number });
         }
         chosen
+    }
+
+    /// A page of a scan from its server, which with an interval of zero is asked for its role first, too.
+    fn choose_page(&mut self, now: Instant, at: LinkId) -> Chosen {
+        let asks = self.options.replica_refresh_interval.is_zero();
+        let link = &self.links[at.0 as usize];
+        let (role, has_room) = (link.role, link.has_room(self.options.in_flight_max));
+        if asks && role == Role::Replica && !self.is_checked(now, at.0 as usize) {
+            return Chosen::Wait(Why::Connection);
+        }
+        if has_room { Chosen::Link(at) } else { Chosen::Wait(Why::Room) }
+    }
+
+    /// Whether the server of a scan may serve this page of it: only the first has to keep to a bound on
+    /// staleness.
+    fn may_read_on(&self, way: &Way, at: LinkId) -> bool {
+        let (Some(max), Cursor::Begins(_)) = (way.reads.lag_max, way.cursor) else { return true };
+        let is_primary = self.links[at.0 as usize].role == Role::Primary;
+        is_primary || self.lag(at.0 as usize).is_some_and(|lag| lag <= max.into())
     }
 
     /// Why no server can take a read.

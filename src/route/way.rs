@@ -13,9 +13,11 @@ pub(crate) struct PinId(u64);
 static NEXT: AtomicU64 = AtomicU64::new(ReadFrom::COUNT as u64);
 
 impl PinId {
-    /// The pin that all cursor commands share which are no scan of their own.
-    fn shared(from: ReadFrom) -> PinId {
-        PinId(from.index() as u64)
+    /// The pin that all cursor commands share which are no scan of their own. With another bound
+    /// on staleness it is another policy.
+    fn shared(reads: Reads) -> PinId {
+        let bound = reads.lag_max.map_or(0, |max| 1 << 63 | u64::from(max) << 8);
+        PinId(bound | reads.from.index() as u64)
     }
 
     /// That of a scan.
@@ -110,7 +112,7 @@ impl Way {
         let cursor = match flags.contains(Flags::CURSOR) {
             false => Cursor::None,
             true => {
-                let pin = view.pin.unwrap_or(PinId::shared(view.reads.from));
+                let pin = view.pin.unwrap_or(PinId::shared(view.reads));
                 // Where the cursor of an ARSCAN is nobody knows: it may always begin anew.
                 match command.cursor() {
                     Some(b"0") | None => Cursor::Begins(pin),

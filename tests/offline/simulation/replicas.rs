@@ -169,6 +169,54 @@ fn the_originals_error_outlives_the_deadline() {
     assert_eq!((ledger.sent, ledger.both_failed), (1, 1));
 }
 
+/// Fails if with an interval of zero a node that was promoted goes on with a scan.
+#[test]
+fn zero_asks_before_every_page() {
+    let fleet = Fleet::new(1);
+    for key in ["a", "b", "c"] {
+        fleet.primary.set_value(key, "v");
+    }
+    let mut options = fleet.options(ReadFrom::Replica);
+    options.replica_refresh_interval = Duration::ZERO;
+    let promoted = fleet.replicas[0].clone();
+    fleet.run(options, async move |_, client| {
+        let page = client.scan::<String>(0).await.expect("a page");
+        promoted.promote();
+        client.scan::<String>(page.cursor).await.expect_err("its server serves no reads any more");
+    });
+    assert_eq!(fleet.replicas[0].count("SCAN"), 1);
+}
+
+/// Fails if a bounded scan begins on a replica that is too far behind since one without a bound did.
+#[test]
+fn a_bounded_scan_begins_within_its_bound() {
+    let fleet = Fleet::new(2);
+    fleet.primary.set_offset(10_000);
+    fleet.replicas[0].set_offset(9_000);
+    fleet.replicas[1].set_offset(9_990);
+    fleet.primary.set_value("a", "v");
+    let servers = fleet.replicas.clone();
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let close = client.read_from(ReadFrom::Replica.behind_at_most(100)).expect("a view");
+        get(&close).await.expect("an answer");
+        pass(&core, MS).await;
+        // Whichever the unbounded scan takes, the bounded one takes the one that is close.
+        for _ in 0..2 {
+            client.scan::<String>(0).await.expect("a page");
+            let before = servers[1].count("SCAN");
+            close.scan::<String>(0).await.expect("a page");
+            assert_eq!(servers[1].count("SCAN"), before + 1);
+            if servers[0].count("SCAN") > 0 {
+                return;
+            }
+            servers[1].cut();
+            pass(&core, 50 * MS).await;
+            client.scan::<String>(0).await.expect("a page");
+            pass(&core, 1_500 * MS).await;
+        }
+    });
+}
+
 /// Fails if a read of Nearest is queued behind the unanswered PING of the only node that is
 /// left, or waits for it for more than a second.
 #[test]
