@@ -127,6 +127,7 @@ impl<O: Outside> Engine<O> {
             }
         }
         self.admit(now);
+        self.hedge_after_role(now);
     }
 
     pub(super) fn on_pong(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {

@@ -3,7 +3,7 @@
 use hedgerow_runtime::time::Instant;
 
 use super::cell::{NO_RACE, State};
-use super::choose::Chosen;
+use super::choose::{Chosen, Why};
 use super::race::Sent;
 use super::{CellId, Engine, Line, LinkId, Outside, ReadCopy};
 use crate::connection::Owner;
@@ -30,6 +30,10 @@ impl<O: Outside> Engine<O> {
         let (way, original) = (race.way, race.original);
         let peer = match self.choose(now, &way, Some(original.node)) {
             Chosen::Link(peer) => peer,
+            // The other node was asked for its role, which holds at the moment of its answer.
+            Chosen::Wait(Why::Connection) if self.options.replica_refresh_interval.is_zero() => {
+                return self.races.await_role(id, again);
+            }
             // Nobody to ask: the read goes the ordinary way, and pays nothing.
             Chosen::Wait(_) | Chosen::Never(_) => return,
         };
@@ -43,6 +47,20 @@ impl<O: Outside> Engine<O> {
             Due::Again(time) => self.races.ask_again(now + time, id),
             Due::Leave => {}
         }
+    }
+
+    /// Starts the hedges that waited for what a node says of its role.
+    pub(super) fn hedge_after_role(&mut self, now: Instant) {
+        if self.races.await_role.is_empty() {
+            return;
+        }
+        let mut due = std::mem::take(&mut self.due_hedges);
+        due.append(&mut self.races.await_role);
+        for (id, again) in due.drain(..) {
+            self.hedge(now, id, again);
+        }
+        self.due_hedges = due;
+        self.rearm();
     }
 
     fn start_hedge(&mut self, now: Instant, id: CellId, peer: LinkId) {

@@ -17,6 +17,9 @@ use crate::read::{Choice, Ledger, Outcome, ReadFrom, Tail, Weather};
 use crate::route::Way;
 use crate::topology::NodeIndex;
 
+/// Hedges that wait for an answer to ROLE.
+const AWAIT_ROLE_MAX: usize = 1024;
+
 /// One of the copies of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leg {
@@ -81,6 +84,8 @@ pub(super) struct Races {
     due: VecDeque<(Instant, CellId)>,
     /// Reads that ask again, or whose delay became shorter.
     again: Wheel<(CellId, bool)>,
+    /// Reads whose hedge waits for what a node says of its role.
+    pub(super) await_role: Vec<(CellId, bool)>,
     trace: Trace,
     /// Copies that lost while they were queued: they need not be sent.
     pub(super) lost: Vec<(LinkId, u64)>,
@@ -97,6 +102,7 @@ impl Races {
             choice: Choice::new(links),
             due: VecDeque::new(),
             again: Wheel::new(now),
+            await_role: Vec::new(),
             trace: Trace::default(),
             lost: Vec::new(),
             change: None,
@@ -192,6 +198,13 @@ impl Races {
     /// A read that found no credit asks again at `at`.
     pub(super) fn ask_again(&mut self, at: Instant, id: CellId) {
         self.again.insert(at, (id, true));
+    }
+
+    /// A read's hedge waits for the answer to ROLE; where too many do, the read goes the ordinary way.
+    pub(super) fn await_role(&mut self, id: CellId, again: bool) {
+        if self.await_role.len() < AWAIT_ROLE_MAX {
+            self.await_role.push((id, again));
+        }
     }
 
     /// A hedge was queued.

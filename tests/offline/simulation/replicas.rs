@@ -217,6 +217,27 @@ fn a_bounded_scan_begins_within_its_bound() {
     });
 }
 
+/// Fails if with an interval of zero, where a hedge's node has to be asked for its role first, no
+/// hedge goes out, or one goes to a node that was not asked.
+#[test]
+fn zero_asks_before_a_hedge() {
+    let fleet = Fleet::new(1);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.replica_refresh_interval = Duration::ZERO;
+    options.hedging = Some(hedging(20 * MS));
+    does(&fleet.primary, [after(300)]);
+    let (took, ledger) = fleet.run(options, async |core, client| {
+        let begun = core.now();
+        get(&client).await.expect("an answer");
+        (core.now().since(begun), client.hedges())
+    });
+    assert_eq!(ledger.sent, 1, "after {took:?}");
+    assert!(took < 25 * MS, "{took:?}");
+    let seen = fleet.replicas[0].seen();
+    let names: Vec<&str> = seen.iter().map(|seen| &seen.name[..]).collect();
+    assert!(names.ends_with(&["ROLE", "GET"]), "{names:?}");
+}
+
 /// Fails if a read of Nearest is queued behind the unanswered PING of the only node that is
 /// left, or waits for it for more than a second.
 #[test]
