@@ -73,6 +73,14 @@ impl<O: Outside> Engine<O> {
         self.mark_dirty(peer);
     }
 
+    /// Keeps the list of armed reads as short as what is under way, whatever the delay.
+    #[cold]
+    pub(super) fn forget_answered(&mut self) {
+        let cells = &mut self.cells;
+        let is_over = |id| cells.get(id).is_none_or(|cell| !is_armed(cell.state, cell.race));
+        self.races.make_room(is_over);
+    }
+
     /// When the next hedge may be due.
     pub(super) fn next_hedge(&mut self) -> Instant {
         let cells = &mut self.cells;

@@ -109,6 +109,22 @@ impl Races {
         }
     }
 
+    /// Whether the list of armed reads would have to grow for another one.
+    #[inline]
+    pub(super) fn is_due_full(&self) -> bool {
+        self.due.len() == self.due.capacity()
+    }
+
+    /// Makes room in the list of armed reads: most that are on it were answered long before their delay's
+    /// end. It grows only where those that were not would fill half of it.
+    #[cold]
+    pub(super) fn make_room(&mut self, mut is_over: impl FnMut(CellId) -> bool) {
+        self.due.retain(|(_, id)| !is_over(*id));
+        if self.due.len() * 2 >= self.due.capacity() {
+            self.due.reserve(self.due.capacity() + 1);
+        }
+    }
+
     /// A read's first copy was queued. Answers whether a hedge may follow, which needs its bytes: see
     /// [`Races::keep`].
     #[inline]

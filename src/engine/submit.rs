@@ -93,6 +93,9 @@ impl<O: Outside> Engine<O> {
     /// A read was queued. Answers whether a hedge may follow.
     #[inline]
     fn begin(&mut self, id: CellId, way: &Way, sent: Sent, len: usize) -> bool {
+        if self.races.is_due_full() {
+            self.forget_answered();
+        }
         let Some(cell) = self.cells.get(id) else { return false };
         let armed = self.races.begin(id, cell, way, sent, len);
         if armed {
