@@ -295,6 +295,11 @@ impl Options {
             );
             return Err(Error::config(text));
         }
+        if reads.lag_max.is_some() && self.replica_refresh_interval.is_zero() {
+            let text = "`read_from`: a bound on staleness needs a `replica_refresh_interval` above zero, \
+                        in which nodes are asked how far they are";
+            return Err(Error::config(text));
+        }
         if reads.from == ReadFrom::Replica && self.replica_endpoints.is_empty() {
             let text = "`read_from`: replica needs replicas: name them in `replica_endpoints`";
             return Err(Error::config(text));

@@ -180,7 +180,11 @@ impl Handshake {
             (Step::Role, None) => self.on_role(frame, to),
             // What the server does not tell is not known.
             (Step::Name | Step::Zone, _) | (Step::Auth | Step::Select, None) => self.finish(to),
-            (Step::Role, Some(error)) => failed("asking for the role", error, options),
+            (Step::Role, Some(error)) => match failed("asking for the role", error, options) {
+                // It is left alone for an interval, as any replica that cannot be had.
+                Progress::Failed { error, .. } => Progress::Failed { error, permanent: false },
+                other => other,
+            },
             (Step::Auth, Some(error)) => failed("authentication", error, options),
             (Step::Select, Some(error)) => failed("selecting the database", error, options),
         }

@@ -182,7 +182,9 @@ impl<K> Cells<K> {
         let Some(cell) = self.get(id) else { return Found::Outcome };
         match cell.state {
             State::Admitted => Found::Admitted,
-            State::InFlight if cell.watch.is_some_and(|watch| watch.granted) => Found::Hedge,
+            State::InFlight if cell.watch.is_some_and(|watch| watch.granted.is_some()) => {
+                Found::Hedge
+            }
             State::Waiting | State::InFlight => match &cell.waker {
                 Some(known) if known.will_wake(waker) => Found::Nothing,
                 _ => Found::OtherWaker,

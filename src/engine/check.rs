@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
+use super::choose::ROLE_WAIT;
 use super::link::LinkState;
 use super::{Engine, LinkId, Outside};
 use crate::command::Encoded;
@@ -23,7 +24,7 @@ pub(super) struct Check {
     /// When it last said what it is to be.
     pub(super) at: Option<Instant>,
     /// ROLE is on its way.
-    pub(super) asked: bool,
+    pub(super) asked_since: Option<Instant>,
     /// A replica's own link to its primary is up.
     pub(super) linked: bool,
     pub(super) offset: Option<u64>,
@@ -33,7 +34,7 @@ impl Check {
     pub(super) fn take(&mut self, now: Instant, reply: RoleReply) {
         *self = Check {
             at: Some(now),
-            asked: false,
+            asked_since: None,
             linked: reply.linked,
             offset: reply.offset.or(self.offset),
         };
@@ -83,7 +84,7 @@ impl<O: Outside> Engine<O> {
         if interval.is_zero() {
             let holds = self.links[at].check.at == Some(now);
             if !holds {
-                self.ask_role(LinkId(at as u32));
+                self.ask_role(now, LinkId(at as u32));
             }
             return holds;
         }
@@ -91,10 +92,17 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Sends ROLE, unless that is on its way.
-    pub(super) fn ask_role(&mut self, at: LinkId) {
-        let check = &mut self.links[at.0 as usize].check;
-        if !std::mem::replace(&mut check.asked, true) {
-            self.say(at, Owner::Role, &[b"ROLE"]);
+    pub(super) fn ask_role(&mut self, now: Instant, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        if link.check.asked_since.is_some() {
+            return;
+        }
+        link.check.asked_since = Some(now);
+        self.say(at, Owner::Role, &[b"ROLE"]);
+        if self.options.replica_refresh_interval.is_zero() {
+            // What waits for the answer may go elsewhere then.
+            self.links[at.0 as usize].timer = now + ROLE_WAIT;
+            self.rearm();
         }
     }
 
@@ -110,7 +118,7 @@ impl<O: Outside> Engine<O> {
 
     pub(super) fn on_role_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {
         let link = &mut self.links[at.0 as usize];
-        link.check.asked = false;
+        link.check.asked_since = None;
         self.route_epoch += 1;
         match (RoleReply::of(&frame), link.role) {
             (Some(reply), role) if reply.role == Some(role) => link.check.take(now, reply),
@@ -123,6 +131,7 @@ impl<O: Outside> Engine<O> {
             }
         }
         self.admit(now);
+        self.hedge_after_role(now);
     }
 
     pub(super) fn on_pong(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {

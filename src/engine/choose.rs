@@ -17,6 +17,8 @@ use crate::topology::{NodeIndex, Role};
 const PINGS_MAX: usize = 4;
 /// Between two PINGs on a connection.
 const PING_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for what a better replica says of its role, where another could serve.
+pub(super) const ROLE_WAIT: Duration = Duration::from_secs(1);
 
 /// What was decided on a command.
 #[derive(Debug)]
@@ -137,7 +139,7 @@ impl<O: Outside> Engine<O> {
             return None;
         }
         let link = match &route.links[..] {
-            [only] => *only,
+            [only] if from != ReadFrom::Nearest => *only,
             several if from.takes_turns() => {
                 self.turn = self.turn.wrapping_add(1);
                 several[self.turn % several.len()]
@@ -206,9 +208,10 @@ impl<O: Outside> Engine<O> {
             ([], Some(why)) => Chosen::Wait(why),
             ([], None) => Chosen::Never(self.no_server(way.reads.from)),
             // Where every read asks for the role first, the answer is worth waiting for.
-            (_, Some(Why::Connection)) if self.awaits_better_role(way, best) => {
+            (_, Some(Why::Connection)) if self.awaits_better_role(now, way, best) => {
                 Chosen::Wait(Why::Connection)
             }
+            ([only], _) if self.owes_pong(way, *only) => Chosen::Wait(Why::Sample),
             ([only], _) => Chosen::Link(*only),
             (several, _) => self.choose_among(now, way.reads.from, several),
         };
@@ -246,18 +249,18 @@ impl<O: Outside> Engine<O> {
 
     fn awaits_offset(&self) -> Look {
         let primaries = &self.links[self.primary.clone()];
-        if primaries.iter().any(|l| l.check.asked) {
+        if primaries.iter().any(|l| l.check.asked_since.is_some()) {
             return Look::Soon(Why::Connection);
         }
         Look::Not
     }
 
     /// Whether a read that would go to rank `best` waits for a better replica's answer to ROLE.
-    fn awaits_better_role(&self, way: &Way, best: u8) -> bool {
+    fn awaits_better_role(&self, now: Instant, way: &Way, best: u8) -> bool {
         let better = |l: &Link| {
             let standing = Standing { role: l.role, linked: true, same_zone: l.same_zone };
             l.is_ready()
-                && l.check.asked
+                && l.check.asked_since.is_some_and(|asked| now.since(asked) < ROLE_WAIT)
                 && l.role == Role::Replica
                 && way.reads.from.rank(standing).is_some_and(|rank| rank < best)
         };
@@ -298,6 +301,11 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// Whether no read of Nearest goes behind an unanswered PING on this link.
+    fn owes_pong(&self, way: &Way, at: LinkId) -> bool {
+        way.reads.from == ReadFrom::Nearest && self.links[at.0 as usize].pinged.is_some()
+    }
+
     fn latency(&self, now: Instant, link: LinkId) -> Option<Duration> {
         let link = &self.links[link.0 as usize];
         let published = self.published_ping(link.node);
@@ -336,9 +344,9 @@ impl<O: Outside> Engine<O> {
     fn choose_pinned(&mut self, now: Instant, way: &Way, pin: PinId) -> Chosen {
         if let Some(at) = self.pins.get(pin) {
             let link = &self.links[at.link.0 as usize];
-            if link.number == at.number && link.is_ready() {
-                let has_room = link.has_room(self.options.in_flight_max);
-                return if has_room { Chosen::Link(at.link) } else { Chosen::Wait(Why::Room) };
+            let is_there = link.number == at.number && link.is_ready();
+            if is_there && self.may_read_on(way, at.link) {
+                return self.choose_page(now, at.link);
             }
             self.pins.remove(pin);
         }
@@ -351,6 +359,25 @@ impl<O: Outside> Engine<O> {
             self.pins.set(pin, Pinned { link, number });
         }
         chosen
+    }
+
+    /// A page of a scan from its server, which with an interval of zero is asked for its role first, too.
+    fn choose_page(&mut self, now: Instant, at: LinkId) -> Chosen {
+        let asks = self.options.replica_refresh_interval.is_zero();
+        let link = &self.links[at.0 as usize];
+        let (role, has_room) = (link.role, link.has_room(self.options.in_flight_max));
+        if asks && role == Role::Replica && !self.is_checked(now, at.0 as usize) {
+            return Chosen::Wait(Why::Connection);
+        }
+        if has_room { Chosen::Link(at) } else { Chosen::Wait(Why::Room) }
+    }
+
+    /// Whether the server of a scan may serve this page of it: only the first has to keep to a bound on
+    /// staleness.
+    fn may_read_on(&self, way: &Way, at: LinkId) -> bool {
+        let (Some(max), Cursor::Begins(_)) = (way.reads.lag_max, way.cursor) else { return true };
+        let is_primary = self.links[at.0 as usize].role == Role::Primary;
+        is_primary || self.lag(at.0 as usize).is_some_and(|lag| lag <= max.into())
     }
 
     /// Why no server can take a read.

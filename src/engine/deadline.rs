@@ -161,7 +161,7 @@ impl<O: Outside> Engine<O> {
         let timer = cell.timer.take();
         let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
         let (_, len) = cell.when_queued();
-        let (way, why) = (cell.way(), cell.why());
+        let (way, why, race) = (cell.way(), cell.why(), cell.race);
         let stage = match state {
             State::InFlight => self.links[at.0 as usize].stage(ordinal),
             State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,
@@ -172,13 +172,18 @@ impl<O: Outside> Engine<O> {
             self.deadlines.cancel(timer);
         }
         self.counters.timeouts += 1;
-        let mut error = self.timeout_error(now, at, stage, pressure);
-        if why == Some(Why::Sample) && state == State::Waiting {
-            error = no_healthy_endpoint();
-        }
+        let error = match self.races.take_failure(race) {
+            // Both copies failed, the hedge by running out of time.
+            Some(error) => error,
+            None if why == Some(Why::Sample) && state == State::Waiting => no_healthy_endpoint(),
+            None => self.timeout_error(now, at, stage, pressure),
+        };
         self.fail(id, error);
         match state {
-            State::Waiting => self.leave_queue(way, len),
+            State::Waiting => {
+                self.leave_queue(way, len);
+                self.admit(now);
+            }
             State::Admitted => {
                 self.links[at.0 as usize].reserved -= 1;
                 self.admit(now);

@@ -3,7 +3,7 @@
 use hedgerow_runtime::time::Instant;
 
 use super::cell::{Cell, NO_RACE, State};
-use super::choose::Chosen;
+use super::choose::{Chosen, Why};
 use super::race::Sent;
 use super::{CellId, Engine, Line, Outside, ReadCopy};
 use crate::command::Encoded;
@@ -28,17 +28,24 @@ impl<O: Outside> Engine<O> {
     /// queue them: nothing was copied for the many reads that are never hedged.
     fn hedge(&mut self, now: Instant, id: CellId, again: bool) {
         let Some((way, node)) = self.armed(id) else { return };
-        match self.choose(now, &way, Some(node)) {
-            Chosen::Link(_) => {}
+        let peer = match self.choose(now, &way, Some(node)) {
+            Chosen::Link(peer) => peer,
+            // The other node was asked for its role, which holds at the moment of its answer.
+            Chosen::Wait(Why::Connection) if self.options.replica_refresh_interval.is_zero() => {
+                return self.races.await_role(id, again);
+            }
             // Nobody to ask: the read goes the ordinary way, and pays nothing.
             Chosen::Wait(_) | Chosen::Never(_) => return,
-        }
+        };
         let Some(cell) = self.cells.get(id) else { return };
         let (Some(watch), Some(tail)) = (&mut cell.watch, &mut self.races.tail) else { return };
+        if watch.granted.is_some() {
+            return;
+        }
         let waited = now.since(watch.at);
         match tail.on_due(now, waited, again) {
             Due::Start => {
-                watch.granted = true;
+                watch.granted = Some(peer);
                 if let Some(waker) = cell.waker.take() {
                     self.out.wake(waker);
                 }
@@ -56,24 +63,51 @@ impl<O: Outside> Engine<O> {
         Some((way, self.links[cell.link.0 as usize].node))
     }
 
+    /// Starts the hedges that waited for what a node says of its role.
+    pub(super) fn hedge_after_role(&mut self, now: Instant) {
+        if self.races.await_role.is_empty() {
+            return;
+        }
+        let mut due = std::mem::take(&mut self.due_hedges);
+        due.append(&mut self.races.await_role);
+        for (id, again) in due.drain(..) {
+            self.hedge(now, id, again);
+        }
+        self.due_hedges = due;
+        self.rearm();
+    }
+
     /// Queues the second copy of a read of which [`Found::Hedge`](super::Found) was said.
     pub(crate) fn queue_hedge(&mut self, now: Instant, id: CellId, command: &Encoded<'_>) {
         let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
         let Some((way, node)) = self.armed(id) else { return };
-        let chosen = self.choose(now, &way, Some(node));
+        let granted = self.cells.get(id).and_then(|cell| cell.watch?.granted);
+        let chosen = match granted.filter(|peer| self.links[peer.0 as usize].is_ready()) {
+            Some(peer) => Chosen::Link(peer),
+            // It went away meanwhile.
+            None => self.choose(now, &way, Some(node)),
+        };
         let Some(cell) = self.cells.get(id) else { return };
         let Chosen::Link(peer) = chosen else {
             // It went away meanwhile.
             return self.races.take_back(cell);
         };
         if let Some(watch) = &mut cell.watch {
-            watch.granted = false;
+            watch.granted = None;
         }
         let link = &mut self.links[peer.0 as usize];
         let ordinal = link.connection.enqueue(command, Owner::Hedge(id), 1);
         let sent = Sent { node: link.node, link: peer, ordinal, at: now };
         self.races.start(cell, sent, command.len());
         self.mark_dirty(peer);
+    }
+
+    /// Keeps the list of armed reads as short as what is under way, whatever the delay.
+    #[cold]
+    pub(super) fn forget_answered(&mut self) {
+        let cells = &mut self.cells;
+        let is_over = |id| cells.get(id).is_none_or(|cell| !is_armed(cell));
+        self.races.make_room(is_over);
     }
 
     /// When the next hedge may be due.

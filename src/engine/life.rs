@@ -17,8 +17,9 @@ use super::{
 use crate::config::Endpoint;
 use crate::connection::{Handshake, InFlight, SetupProgress};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::{Estimate, ReadFrom};
+use crate::read::Estimate;
 use crate::resp::{Decoder, Frame, Protocol};
+use crate::route;
 use crate::topology::Role;
 
 /// A connection that was up this long has proven itself: the back-off starts anew.
@@ -320,9 +321,9 @@ impl<O: Outside> Engine<O> {
     }
 
     fn fail_waiting(&mut self, error: &Error) {
-        for from in ReadFrom::ALL {
-            while let Some(id) = self.queues.front(from) {
-                self.queues.pop(from);
+        for queue in route::QueueId::all() {
+            while let Some(id) = self.queues.front(queue) {
+                self.queues.pop(queue);
                 let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
                 let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
                     continue;
@@ -349,10 +350,13 @@ impl<O: Outside> Engine<O> {
                     self.lose(now, at, error, false);
                 }
                 LinkState::Ready => {
-                    if !self.is_coordinated(now, at) {
-                        self.ask_role(at);
+                    // With an interval of zero it is reads that ask.
+                    let asks = !self.options.replica_refresh_interval.is_zero();
+                    if asks && !self.is_coordinated(now, at) {
+                        self.ask_role(now, at);
                     }
                     self.links[at.0 as usize].timer = self.next_check(now, at);
+                    self.admit(now);
                 }
                 LinkState::Draining(ref error) => {
                     let error = error.clone();

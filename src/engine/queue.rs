@@ -1,10 +1,10 @@
-//! Requests that wait for a connection or for room: a queue for each read policy, so that reads that wait
-//! for a replica hold up nothing that the primary could take.
+//! Requests that wait for a connection or for room: a queue for each sort, so that what waits for something
+//! of its own (a replica, the offset of the primary, the server of a cursor) holds up nothing else.
 
 use std::collections::VecDeque;
 
 use super::CellId;
-use crate::read::ReadFrom;
+use crate::route::QueueId;
 
 #[derive(Default)]
 struct Queue {
@@ -16,7 +16,7 @@ struct Queue {
 /// All queues of an engine.
 #[derive(Default)]
 pub(super) struct Queues {
-    queues: [Queue; ReadFrom::COUNT],
+    queues: [Queue; QueueId::COUNT],
     waiting: usize,
     bytes: usize,
 }
@@ -33,37 +33,32 @@ impl Queues {
         self.bytes
     }
 
-    /// Whether nobody waits for what `from` may use, so that the next need not stand in line.
+    /// Whether nobody waits in a queue, so that the next need not either.
     #[inline]
-    pub(super) fn is_empty(&self, from: ReadFrom) -> bool {
-        self.queues[from.index()].waiting == 0
+    pub(super) fn is_empty(&self, of: QueueId) -> bool {
+        self.queues[of.index()].waiting == 0
     }
 
-    pub(super) fn push(&mut self, from: ReadFrom, id: CellId, len: usize) {
-        self.queues[from.index()].ids.push_back(id);
-        self.enter(from, len);
+    pub(super) fn push(&mut self, of: QueueId, id: CellId, len: usize) {
+        self.queues[of.index()].ids.push_back(id);
+        self.enter(of, len);
     }
 
     /// For one that had its turn already.
-    pub(super) fn push_front(&mut self, from: ReadFrom, id: CellId, len: usize) {
-        self.queues[from.index()].ids.push_front(id);
-        self.enter(from, len);
+    pub(super) fn push_front(&mut self, of: QueueId, id: CellId, len: usize) {
+        self.queues[of.index()].ids.push_front(id);
+        self.enter(of, len);
     }
 
-    fn enter(&mut self, from: ReadFrom, len: usize) {
-        self.queues[from.index()].waiting += 1;
+    fn enter(&mut self, of: QueueId, len: usize) {
+        self.queues[of.index()].waiting += 1;
         self.waiting += 1;
         self.bytes += len;
     }
 
     /// One that waited has gone; its name may stay behind. `is_there` tells which names still wait.
-    pub(super) fn leave(
-        &mut self,
-        from: ReadFrom,
-        len: usize,
-        is_there: impl FnMut(&CellId) -> bool,
-    ) {
-        let queue = &mut self.queues[from.index()];
+    pub(super) fn leave(&mut self, of: QueueId, len: usize, is_there: impl FnMut(&CellId) -> bool) {
+        let queue = &mut self.queues[of.index()];
         queue.waiting -= 1;
         self.waiting -= 1;
         self.bytes -= len;
@@ -74,12 +69,12 @@ impl Queues {
     }
 
     /// The oldest name, which may be stale.
-    pub(super) fn front(&self, from: ReadFrom) -> Option<CellId> {
-        self.queues[from.index()].ids.front().copied()
+    pub(super) fn front(&self, of: QueueId) -> Option<CellId> {
+        self.queues[of.index()].ids.front().copied()
     }
 
     /// Takes the oldest name away.
-    pub(super) fn pop(&mut self, from: ReadFrom) {
-        self.queues[from.index()].ids.pop_front();
+    pub(super) fn pop(&mut self, of: QueueId) {
+        self.queues[of.index()].ids.pop_front();
     }
 }

@@ -16,6 +16,9 @@ use crate::read::{Choice, Ledger, Outcome, ReadFrom, Reads, Row, Tail, Weather};
 use crate::route::Way;
 use crate::topology::{Health, NodeIndex};
 
+/// Hedges that wait for an answer to ROLE.
+const AWAIT_ROLE_MAX: usize = 1024;
+
 /// One of the copies of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leg {
@@ -32,8 +35,8 @@ pub(super) struct Watch {
     /// Where the original went.
     node: NodeIndex,
     class: u8,
-    /// A hedge was granted, and goes out when the read's task comes by with the bytes.
-    pub(super) granted: bool,
+    /// A hedge to this link was granted, and goes out when the read's task comes by with the bytes.
+    pub(super) granted: Option<LinkId>,
 }
 
 /// A copy on its way.
@@ -89,6 +92,8 @@ pub(super) struct Races {
     due: VecDeque<(Instant, CellId)>,
     /// Reads that ask again, or whose delay became shorter.
     again: Wheel<(CellId, bool)>,
+    /// Reads whose hedge waits for what a node says of its role.
+    pub(super) await_role: Vec<(CellId, bool)>,
     trace: Trace,
     /// Copies that lost while they were queued: they need not be sent.
     pub(super) lost: Vec<(LinkId, u64)>,
@@ -105,9 +110,26 @@ impl Races {
             choice: Choice::new(links),
             due: VecDeque::new(),
             again: Wheel::new(now),
+            await_role: Vec::new(),
             trace: Trace::default(),
             lost: Vec::new(),
             change: None,
+        }
+    }
+
+    /// Whether the list of armed reads would have to grow for another one.
+    #[inline]
+    pub(super) fn is_due_full(&self) -> bool {
+        self.due.len() == self.due.capacity()
+    }
+
+    /// Makes room in the list of armed reads: most that are on it were answered long before their delay's
+    /// end. It grows only where those that were not would fill half of it.
+    #[cold]
+    pub(super) fn make_room(&mut self, mut is_over: impl FnMut(CellId) -> bool) {
+        self.due.retain(|(_, id)| !is_over(*id));
+        if self.due.len() * 2 >= self.due.capacity() {
+            self.due.reserve(self.due.capacity() + 1);
         }
     }
 
@@ -133,7 +155,7 @@ impl Races {
             self.choice.on_sent(cell.link.0 as usize);
         }
         let (reads, class) = (way.reads, way.class);
-        cell.watch = Some(Watch { at: now, reads, node, class, granted: false });
+        cell.watch = Some(Watch { at: now, reads, node, class, granted: None });
         let Some(delay) = delay else { return false };
         let end = now + delay;
         match self.due.back() {
@@ -173,6 +195,13 @@ impl Races {
     /// A read that found no credit asks again at `at`.
     pub(super) fn ask_again(&mut self, at: Instant, id: CellId) {
         self.again.insert(at, (id, true));
+    }
+
+    /// A read's hedge waits for the answer to ROLE; where too many do, the read goes the ordinary way.
+    pub(super) fn await_role(&mut self, id: CellId, again: bool) {
+        if self.await_role.len() < AWAIT_ROLE_MAX {
+            self.await_role.push((id, again));
+        }
     }
 
     /// A hedge was queued.
@@ -217,7 +246,7 @@ impl Races {
         let is_plain = cell.race == NO_RACE
             && watch.reads.from != ReadFrom::Quickest
             && self.trace.capacity == 0
-            && !watch.granted;
+            && watch.granted.is_none();
         if !is_plain {
             return self.answered_rarely(now, cell, watch, leg, len);
         }
@@ -317,6 +346,7 @@ impl Races {
     /// it any more. Its copies may still be under way.
     pub(super) fn end<K>(&mut self, now: Instant, cell: &mut Cell<K>, outcome: Option<Outcome>) {
         self.take_back(cell);
+        self.give_up(now, cell);
         self.decide(now, cell.race, outcome);
         self.release_if_over(cell);
     }
@@ -324,10 +354,37 @@ impl Races {
     /// A hedge that was granted is not needed any more: its credit comes back.
     pub(super) fn take_back<K>(&mut self, cell: &mut Cell<K>) {
         if let (Some(watch), Some(tail)) = (&mut cell.watch, &mut self.tail)
-            && std::mem::take(&mut watch.granted)
+            && watch.granted.take().is_some()
         {
             tail.on_unsent();
         }
+    }
+
+    /// The error of an original that failed while its hedge was under way.
+    pub(super) fn take_failure(&mut self, race: u32) -> Option<Error> {
+        self.races.get_mut(race as usize)?.failed.take()
+    }
+
+    /// What is known of the links whose replies nobody waits for any more.
+    fn give_up<K>(&mut self, now: Instant, cell: &Cell<K>) {
+        let Some(watch) = cell.watch.filter(|watch| watch.reads.from == ReadFrom::Quickest) else {
+            return;
+        };
+        let race = self.races.get(cell.race as usize);
+        let failed = race.is_some_and(|race| race.failed.is_some());
+        let original = (!failed).then(|| self.sent(cell, &watch, Leg::Original));
+        let hedge = race.map(|race| race.hedge).filter(|_| failed || cell.entries > 1);
+        for sent in original.into_iter().chain(hedge) {
+            self.choice.on_given_up(now, sent.link.0 as usize, now.since(sent.at));
+        }
+    }
+
+    /// A queued copy was cut out; its entry is off the cell's count already.
+    pub(super) fn cut<K>(&mut self, cell: &mut Cell<K>, link: LinkId) {
+        if cell.watch.is_some_and(|watch| watch.reads.from == ReadFrom::Quickest) {
+            self.choice.on_cut(link.0 as usize);
+        }
+        self.release_if_over(cell);
     }
 
     fn decide(&mut self, now: Instant, race: u32, outcome: Option<Outcome>) {

@@ -169,7 +169,7 @@ impl<O: Outside> Engine<O> {
         match route::verdict(&error, self.links[at.0 as usize].role) {
             Verdict::Return => self.give_error(now, at, error),
             Verdict::ReturnAndCheck => {
-                self.ask_role(at);
+                self.ask_role(now, at);
                 self.hint(at);
                 self.give_error(now, at, error)
             }
@@ -185,16 +185,24 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Answers whether the error reply at the head of a link is what its request gets. Another copy of it
-    /// may still succeed, unless every node would say the same.
+    /// may still succeed, unless every node would say the same; and what a node refuses for its own
+    /// state is no reply to learn its speed from.
     fn give_error(&mut self, now: Instant, at: LinkId, error: ServerError) -> bool {
-        let in_flight = &mut self.links[at.0 as usize].connection.in_flight;
+        let link = &mut self.links[at.0 as usize];
+        let in_flight = &mut link.connection.in_flight;
         let copy = in_flight.peek_answer().and_then(|unit| copy_of(unit.owner));
         let Some((id, leg)) = copy else { return true };
         let Some(cell) = self.cells.get(id) else { return true };
-        if self.races.get(cell.race).is_none() || route::is_final(&error) {
+        if cell.watch.is_none() {
+            return true;
+        }
+        let may_succeed = self.races.get(cell.race).is_some() && !route::is_final(&error);
+        if !may_succeed && !error.is_transient() {
             return true;
         }
         in_flight.answer();
+        link.heard = true;
+        self.counters.replies += 1;
         self.settle(now, id, leg, Error::server(error));
         self.admit(now);
         false

@@ -14,8 +14,8 @@ use super::{CellId, Engine, Found, KeptOf, LinkId, Outside, Stage, Submitted};
 use crate::command::Encoded;
 use crate::connection::Owner;
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::{Outcome, ReadFrom};
-use crate::route::Way;
+use crate::read::Outcome;
+use crate::route::{QueueId, Way};
 
 /// Longest wait for the answer to a PING, where every candidate owes one. In nanoseconds.
 const SAMPLING_NS: u64 = 1_000_000_000;
@@ -33,7 +33,7 @@ impl<O: Outside> Engine<O> {
         // Whether a near deadline is past, only the clock itself can tell.
         let is_near = deadline <= now.plus_nanos(O::BEHIND_NS);
         let now = if is_near { self.out.clock(now) } else { now };
-        if self.queues.is_empty(ReadFrom::Primary)
+        if self.queues.is_empty(Way::PRIMARY.queue())
             && deadline > now
             && let Some(link) = self.primary_with_room()
         {
@@ -52,7 +52,7 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
-        if self.queues.is_empty(way.reads.from) && deadline > now {
+        if self.queues.is_empty(way.queue()) && deadline > now {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
                     let id = self.queue_new(command, link, now, deadline, waker);
@@ -89,6 +89,9 @@ impl<O: Outside> Engine<O> {
     /// A read was queued. Answers whether a hedge may follow.
     #[inline]
     fn begin(&mut self, id: CellId, way: &Way, link: LinkId, now: Instant) -> bool {
+        if self.races.is_due_full() {
+            self.forget_answered();
+        }
         let node = self.links[link.0 as usize].node;
         let Some(cell) = self.cells.get(id) else { return false };
         let armed = self.races.begin(id, cell, way, node, now);
@@ -107,7 +110,7 @@ impl<O: Outside> Engine<O> {
         deadline: Instant,
         waker: Waker,
     ) -> Submitted {
-        if let Some(error) = self.refusal(way, command.len()) {
+        if let Some(error) = self.refusal(way) {
             return Submitted::Refused(error, waker);
         }
         if deadline <= now {
@@ -121,6 +124,11 @@ impl<O: Outside> Engine<O> {
             Chosen::Link(_) => Why::Room,
             Chosen::Never(error) => return Submitted::Refused(error, waker),
         };
+        if why != Why::Room
+            && let Some(error) = self.queue_full(command.len())
+        {
+            return Submitted::Refused(error, waker);
+        }
         let own_deadline = deadline;
         let deadline = deadline.min(self.longest_wait(now, why));
         let first = self.first_link();
@@ -130,7 +138,7 @@ impl<O: Outside> Engine<O> {
         cell.deadline = deadline;
         cell.waker = Some(waker);
         cell.held = Held::Waiting { own_deadline, len: command.len() as u32, way: *way, why };
-        self.queues.push(way.reads.from, id, command.len());
+        self.queues.push(way.queue(), id, command.len());
         self.watch(id, now, deadline);
         Submitted::Waits(id)
     }
@@ -146,19 +154,20 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Why a command cannot even wait.
-    fn refusal(&self, way: &Way, len: usize) -> Option<Error> {
+    fn refusal(&self, way: &Way) -> Option<Error> {
         if self.closed || self.draining {
             return Some(Error::closed());
         }
-        if way.is_primary()
-            && let Some(error) = self.given_up()
-        {
-            return Some(error.with_fate(Fate::NotSent));
-        }
+        let given_up = if way.is_primary() { self.given_up() } else { None };
+        given_up.map(|error| error.with_fate(Fate::NotSent))
+    }
+
+    /// Why a command of `len` bytes may not wait for a connection, if as many do as may.
+    fn queue_full(&self, len: usize) -> Option<Error> {
         let (waiting, bytes) = (self.queues.waiting(), self.queues.bytes());
         let full = waiting >= self.options.queue_commands_max
             || bytes + len > self.options.queue_bytes_max;
-        (full && !self.is_connected()).then(|| {
+        full.then(|| {
             let text =
                 format!("queue full: {waiting} commands ({bytes} bytes) wait for a connection");
             let error = Error::new(ErrorKind::QueueFull, Fate::NotSent, text);
@@ -210,7 +219,7 @@ impl<O: Outside> Engine<O> {
         }
         if let Some(cell) = self.cells.get(id) {
             cell.state = State::Waiting;
-            self.queues.push_front(way.reads.from, id, len);
+            self.queues.push_front(way.queue(), id, len);
         }
         // Another link may have room, and nothing else might say so.
         self.admit(now);
@@ -288,7 +297,10 @@ impl<O: Outside> Engine<O> {
             self.deadlines.cancel(timer);
         }
         match state {
-            State::Waiting => self.leave_queue(way, len),
+            State::Waiting => {
+                self.leave_queue(way, len);
+                self.admit(now);
+            }
             State::Admitted => {
                 self.links[at.0 as usize].reserved -= 1;
                 self.admit(now);
@@ -303,7 +315,7 @@ impl<O: Outside> Engine<O> {
     pub(super) fn leave_queue(&mut self, way: Way, len: usize) {
         let cells = &mut self.cells;
         let still_waits = |id: &CellId| cells.get(*id).is_some_and(|c| c.state == State::Waiting);
-        self.queues.leave(way.reads.from, len, still_waits);
+        self.queues.leave(way.queue(), len, still_waits);
     }
 
     /// Nobody waits for any copy of a request any more: `outcome` is how its race ended.
@@ -358,7 +370,7 @@ impl<O: Outside> Engine<O> {
                     }
                     Some(cell) => {
                         cell.entries = cell.entries.saturating_sub(1);
-                        races.release_if_over(cell);
+                        races.cut(cell, at);
                         over.push(id);
                         false
                     }
@@ -406,24 +418,24 @@ impl<O: Outside> Engine<O> {
 
     #[inline(never)]
     fn admit_waiting(&mut self, now: Instant) {
-        for from in ReadFrom::ALL {
-            while !self.queues.is_empty(from) && self.admit_next(now, from) {}
+        for queue in QueueId::all() {
+            while !self.queues.is_empty(queue) && self.admit_next(now, queue) {}
         }
     }
 
-    /// Whether the next in line of a queue may have something to do, too.
-    fn admit_next(&mut self, now: Instant, from: ReadFrom) -> bool {
-        let Some(id) = self.queues.front(from) else { return false };
+    /// Whether the next in line may have something to do, too.
+    fn admit_next(&mut self, now: Instant, queue: QueueId) -> bool {
+        let Some(id) = self.queues.front(queue) else { return false };
         let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
         let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
-            self.queues.pop(from);
+            self.queues.pop(queue);
             return true;
         };
         let chosen = self.choose(now, &way, None);
         if let Chosen::Wait(_) = chosen {
             return false;
         }
-        self.queues.pop(from);
+        self.queues.pop(queue);
         self.leave_queue(way, len);
         match chosen {
             Chosen::Never(error) => self.fail(id, error),

@@ -116,11 +116,32 @@ impl Choice {
         }
     }
 
-    /// Its connection failed, or the copy's time ran out.
+    /// Its connection failed, or it refused the copy.
     pub fn on_failure(&mut self, now: Instant, replica: usize) {
         let me = &mut self.replicas[replica];
         me.in_flight = me.in_flight.saturating_sub(1);
         self.strike(now, replica);
+    }
+
+    /// It was taken back before it was sent.
+    pub fn on_cut(&mut self, replica: usize) {
+        let me = &mut self.replicas[replica];
+        me.in_flight = me.in_flight.saturating_sub(1);
+    }
+
+    /// Its caller waited for so long in vain: it takes at least that. It is still under way.
+    pub fn on_given_up(&mut self, now: Instant, replica: usize, waited: Duration) {
+        let ns = waited.as_nanos().max(1) as f32;
+        let best = self.best_other_ns(now, replica);
+        let me = &mut self.replicas[replica];
+        // Of one that is unknown a short wait tells nothing.
+        let known = if me.latency_ns > 0.0 { Some(me.latency_ns(now)) } else { best };
+        if known.is_some_and(|known| ns > known) {
+            me.observe(now, ns);
+        }
+        if best.is_some_and(|best| ns > OUTLIER * best) {
+            self.strike(now, replica);
+        }
     }
 
     /// From now on there are `replicas` replicas; what is known of those that stay is kept.

@@ -62,17 +62,6 @@ impl ReadFrom {
     /// How many policies there are.
     pub(crate) const COUNT: usize = WORDS.len();
 
-    /// All of them.
-    pub(crate) const ALL: [ReadFrom; ReadFrom::COUNT] = {
-        let mut all = [ReadFrom::Primary; ReadFrom::COUNT];
-        let mut index = 0;
-        while index < ReadFrom::COUNT {
-            all[index] = WORDS[index].0;
-            index += 1;
-        }
-        all
-    };
-
     /// Its number, below [`ReadFrom::COUNT`].
     pub(crate) const fn index(self) -> usize {
         self as usize

@@ -5,7 +5,7 @@ mod verdict;
 mod way;
 
 pub(crate) use verdict::{Verdict, is_final, verdict};
-pub(crate) use way::{Cursor, PinId, View, Way};
+pub(crate) use way::{Cursor, PinId, QueueId, View, Way};
 
 use crate::topology::{NodeIndex, Role, Topology};
 

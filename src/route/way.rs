@@ -14,9 +14,11 @@ pub(crate) struct PinId(u64);
 static NEXT: AtomicU64 = AtomicU64::new(ReadFrom::COUNT as u64);
 
 impl PinId {
-    /// The pin that all cursor commands share which are no scan of their own.
-    fn shared(from: ReadFrom) -> PinId {
-        PinId(from.index() as u64)
+    /// The pin that all cursor commands share which are no scan of their own. With another bound
+    /// on staleness it is another policy.
+    fn shared(reads: Reads) -> PinId {
+        let bound = reads.lag_max.map_or(0, |max| 1 << 63 | u64::from(max) << 8);
+        PinId(bound | reads.from.index() as u64)
     }
 
     /// That of a scan.
@@ -73,6 +75,27 @@ pub(crate) struct Way {
     pub(crate) node: Option<NodeIndex>,
 }
 
+/// Commands that wait for the same: each has a queue of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueId(u8);
+
+impl QueueId {
+    /// Of a policy: reads, reads with a bound on staleness, cursors.
+    const KINDS: usize = 3;
+    /// How many there are.
+    pub(crate) const COUNT: usize = QueueId::KINDS * ReadFrom::COUNT;
+
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = QueueId> {
+        (0..QueueId::COUNT as u8).map(QueueId)
+    }
+
+    /// Its number, below [`QueueId::COUNT`].
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 impl Way {
     /// How many classes of reads there are.
     pub(crate) const CLASSES: usize = 2;
@@ -98,7 +121,7 @@ impl Way {
         let cursor = match flags.contains(Flags::CURSOR) {
             false => Cursor::None,
             true => {
-                let pin = view.pin.unwrap_or(PinId::shared(view.reads.from));
+                let pin = view.pin.unwrap_or(PinId::shared(view.reads));
                 // Where the cursor of an ARSCAN is nobody knows: it may always begin anew.
                 match command.cursor() {
                     Some(b"0") | None => Cursor::Begins(pin),
@@ -119,6 +142,17 @@ impl Way {
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.node.is_none() && self.reads.lag_max.is_none() && self.cursor == Cursor::None
+    }
+
+    /// Where it stands in line.
+    #[inline]
+    pub(crate) fn queue(&self) -> QueueId {
+        let kind = match (self.cursor, self.reads.lag_max) {
+            (Cursor::Begins(_) | Cursor::GoesOn(_), _) => 2,
+            (Cursor::None, Some(_)) => 1,
+            (Cursor::None, None) => 0,
+        };
+        QueueId((self.reads.from.index() * QueueId::KINDS + kind) as u8)
     }
 
     /// Whether it goes to the primary whatever the state of the fleet.

@@ -36,6 +36,7 @@ pub struct Builder {
     users: Vec<(String, Vec<u8>)>,
     no_hello: bool,
     no_resp3: bool,
+    replica: bool,
     version: Option<String>,
     cpu: Option<u32>,
     spin: bool,
@@ -80,6 +81,13 @@ impl Builder {
     /// Answers `HELLO 3` with `NOPROTO`; `HELLO 2` works.
     pub fn no_resp3(mut self) -> Self {
         self.no_resp3 = true;
+        self
+    }
+
+    /// Says in ROLE, HELLO and INFO that it is a replica whose link to its primary is up. It has data of
+    /// its own, which it lets clients write, as with `replica-read-only no`.
+    pub fn replica(mut self) -> Self {
+        self.replica = true;
         self
     }
 
@@ -183,6 +191,7 @@ impl Builder {
             users: self.users.iter().cloned().collect(),
             knows_hello: !self.no_hello,
             speaks_resp3: !self.no_resp3,
+            is_replica: self.replica,
             version: self.version.clone().unwrap_or_else(|| usual.to_owned()),
             port: port.unwrap_or(0),
             started_ms: self.clock.now_ms(),

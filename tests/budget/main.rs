@@ -6,3 +6,4 @@ mod calls;
 mod copies;
 mod hedging;
 mod place;
+mod reads;

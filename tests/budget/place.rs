@@ -1,11 +1,12 @@
 //! A core with a client on it, and a server beside it.
 
 use std::future::Future;
+use std::time::Duration;
 
 use hedgerow::runtime::caps::Rung;
 use hedgerow::runtime::{cpu, park::ParkPolicy};
-use hedgerow::testing::Server;
-use hedgerow::{Cores, LocalClient, LocalContext, Options};
+use hedgerow::testing::{Builder, Server};
+use hedgerow::{Cores, Endpoint, LocalClient, LocalContext, Options};
 
 /// Every rung that this machine has.
 pub(crate) fn rungs() -> Vec<Rung> {
@@ -29,7 +30,42 @@ where
     F: Future<Output = T> + 'static,
 {
     let server = Server::start().expect("a server");
-    let options = Options::from_url(&server.url()).expect("its address");
+    run(rung, Options::from_url(&server.url()).expect("its address"), scenario)
+}
+
+/// As [`on_core`], with a replica beside this primary, and settings of the scenario's own.
+#[track_caller]
+pub(crate) fn on_fleet<T, F>(
+    rung: Rung,
+    primary: Builder,
+    set: impl FnOnce(&mut Options),
+    scenario: impl Fn(LocalContext, LocalClient) -> F + Send + Sync + 'static,
+) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
+    let primary = primary.start().expect("a server");
+    let replica = Server::builder().replica().start().expect("a replica");
+    let mut options = Options::from_url(&primary.url()).expect("its address");
+    let at = replica.addr().expect("tcp");
+    options.replica_endpoints = vec![Endpoint::tcp(at.ip().to_string(), at.port())];
+    // Asking for the role is no part of a read.
+    options.replica_refresh_interval = Duration::from_secs(3_600);
+    set(&mut options);
+    run(rung, options, scenario)
+}
+
+#[track_caller]
+fn run<T, F>(
+    rung: Rung,
+    options: Options,
+    scenario: impl Fn(LocalContext, LocalClient) -> F + Send + Sync + 'static,
+) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T> + 'static,
+{
     let builder = Cores::builder().cpus([cpu()]).park(ParkPolicy::Park).rung(rung);
     let cores = builder.build().expect("a core");
     let scenario = std::sync::Arc::new(scenario);

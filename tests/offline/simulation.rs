@@ -5,6 +5,7 @@ mod clock;
 mod golden;
 mod races;
 mod reads;
+mod replicas;
 mod traps;
 mod workload;
 

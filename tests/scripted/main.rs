@@ -7,6 +7,7 @@ mod deadlines;
 mod descriptors;
 mod faults;
 mod handshake;
+mod hedges;
 mod hostile;
 mod log;
 mod misuse;

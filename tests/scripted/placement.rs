@@ -3,13 +3,15 @@
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 use futures::future::{Either, LocalBoxFuture, select};
-use hedgerow::engine::{Counters, StateChange};
+use hedgerow::engine::{Counters, SeenNode, StateChange};
 use hedgerow::prelude::*;
+use hedgerow::read::{Ledger, Reads};
 use hedgerow::runtime::cpu;
 use hedgerow::runtime::park::ParkPolicy;
 use hedgerow::{Cores, Error, LocalClient, LocalContext, Options};
@@ -51,6 +53,12 @@ pub(crate) trait Client: Door + Clone + Debug + 'static {
         key: &str,
         limit: Duration,
     ) -> LocalBoxFuture<'static, Result<Option<String>, Error>>;
+    /// This client with its reads served otherwise.
+    fn view(&self, reads: impl Into<Reads>) -> Self;
+    /// The books of its hedges; `None` over cores, which keep their own.
+    fn hedges(&self) -> Option<Ledger>;
+    /// Its nodes; `None` over cores.
+    fn nodes(&self) -> Option<Vec<SeenNode>>;
 }
 
 /// The state changes of a client.
@@ -117,6 +125,18 @@ impl Client for LocalClient {
         limit: Duration,
     ) -> LocalBoxFuture<'static, Result<Option<String>, Error>> {
         Box::pin(self.get(key).timeout(limit))
+    }
+
+    fn view(&self, reads: impl Into<Reads>) -> Self {
+        self.read_from(reads).expect("a view")
+    }
+
+    fn hedges(&self) -> Option<Ledger> {
+        Some(self.hedges())
+    }
+
+    fn nodes(&self) -> Option<Vec<SeenNode>> {
+        Some(self.nodes())
     }
 }
 
@@ -189,11 +209,49 @@ impl Client for hedgerow::Client {
     ) -> LocalBoxFuture<'static, Result<Option<String>, Error>> {
         Box::pin(self.get(key).timeout(limit))
     }
+
+    fn view(&self, reads: impl Into<Reads>) -> Self {
+        self.read_from(reads).expect("a view")
+    }
+
+    fn hedges(&self) -> Option<Ledger> {
+        self.hedges()
+    }
+
+    fn nodes(&self) -> Option<Vec<SeenNode>> {
+        self.nodes()
+    }
 }
 
 impl States for hedgerow::client::ClientStates {
     fn next(&mut self) -> LocalBoxFuture<'_, Option<StateChange>> {
         Box::pin(self.next())
+    }
+}
+
+/// Pinned cores, whose client a tokio runtime uses.
+#[derive(Clone)]
+pub(crate) struct OverCores(Arc<Cores>);
+
+impl Placement for OverCores {
+    type Client = hedgerow::Client;
+    const QUEUES: bool = false;
+
+    fn connect(&self, options: &Options) -> LocalBoxFuture<'static, Result<Self::Client, Error>> {
+        let (cores, options) = (self.0.clone(), options.clone());
+        Box::pin(async move { cores.connect(&options).await })
+    }
+
+    fn create(&self, _options: &Options) -> Result<Self::Client, Error> {
+        panic!("a client over cores begins connected")
+    }
+
+    fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> oneshot::Receiver<T> {
+        Hosted.spawn(task)
+    }
+
+    fn pause(&self, time: Duration) -> LocalBoxFuture<'static, ()> {
+        Hosted.pause(time)
     }
 }
 
@@ -205,6 +263,13 @@ pub(crate) fn on_tokio<T, Fut: Future<Output = T>>(scenario: impl FnOnce(Hosted)
     let tasks = tokio::task::LocalSet::new();
     let bounded = async { tokio::time::timeout(LIMIT, scenario(Hosted)).await };
     tasks.block_on(&runtime, bounded).expect("the scenario hangs")
+}
+
+/// Runs a scenario inside a tokio runtime with a core beside it.
+#[track_caller]
+pub(crate) fn over_cores<T, Fut: Future<Output = T>>(scenario: impl FnOnce(OverCores) -> Fut) -> T {
+    let cores = OverCores(Arc::new(one_core()));
+    on_tokio(|_| scenario(cores))
 }
 
 /// Spreads the tests' cores over the cpus that there are.
@@ -263,6 +328,21 @@ macro_rules! on_each_placement {
     };
 }
 pub(crate) use on_each_placement;
+
+/// Makes the tests of scenarios: each on every placement, and of a client over cores.
+macro_rules! on_every_placement {
+    ($($scenario:ident),+ $(,)?) => {
+        $crate::placement::on_each_placement!($($scenario),+);
+
+        mod over_cores {
+            $(#[test]
+            fn $scenario() {
+                $crate::placement::over_cores(super::$scenario);
+            })+
+        }
+    };
+}
+pub(crate) use on_every_placement;
 
 /// Waits for what a server or another task is to bring about; only a failing test waits long.
 pub(crate) async fn until<P: Placement>(place: &P, what: &str, is_so: impl Fn() -> bool) {

@@ -1,13 +1,17 @@
 //! What only real servers can prove. `tests/run` (or `tests/servers/fetch`) puts them in place.
 
 mod command_table;
+mod cursors;
+mod fleet;
 mod groups;
+mod hedges;
 mod login;
 mod outage;
 // The other scenarios' placements are the same; they use a little more of them.
 #[allow(dead_code)]
 #[path = "../scripted/placement.rs"]
 mod placement;
+mod replicas;
 mod server;
 mod start;
 mod typed;

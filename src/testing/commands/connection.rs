@@ -147,6 +147,7 @@ fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn greet(context: &mut Context<'_>) {
     let protocol = context.guest.protocol;
+    let role: &[u8] = if context.state.profile.is_replica { b"replica" } else { b"master" };
     let out = &mut *context.out;
     reply::map(out, protocol, 7);
     reply::bulk(out, b"server");
@@ -160,7 +161,7 @@ fn greet(context: &mut Context<'_>) {
     reply::bulk(out, b"mode");
     reply::bulk(out, b"standalone");
     reply::bulk(out, b"role");
-    reply::bulk(out, b"master");
+    reply::bulk(out, role);
     reply::bulk(out, b"modules");
     reply::array(out, 0);
 }

@@ -34,8 +34,17 @@ fn command(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// A primary without replicas.
+/// A primary without replicas, or a replica of nobody in particular.
 fn role(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    if context.state.profile.is_replica {
+        reply::array(context.out, 5);
+        reply::bulk(context.out, b"slave");
+        reply::bulk(context.out, b"127.0.0.1");
+        reply::int(context.out, 6379);
+        reply::bulk(context.out, b"connected");
+        reply::int(context.out, 0);
+        return Ok(());
+    }
     reply::array(context.out, 3);
     reply::bulk(context.out, b"master");
     reply::int(context.out, 0);
@@ -61,9 +70,7 @@ fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ("Server", server as fn(&mut Context<'_>) -> String),
         ("Clients", clients),
         ("Stats", stats),
-        ("Replication", |_| {
-            "role:master\r\nconnected_slaves:0\r\nmaster_repl_offset:0\r\n".to_owned()
-        }),
+        ("Replication", replication),
         ("Cluster", |_| "cluster_enabled:0\r\n".to_owned()),
         ("Keyspace", keyspace),
     ];
@@ -92,6 +99,11 @@ fn server(context: &mut Context<'_>) -> String {
 
 fn clients(context: &mut Context<'_>) -> String {
     format!("connected_clients:{}\r\n", context.counters.snapshot().open)
+}
+
+fn replication(context: &mut Context<'_>) -> String {
+    let role = if context.state.profile.is_replica { "slave" } else { "master" };
+    format!("role:{role}\r\nconnected_slaves:0\r\nmaster_repl_offset:0\r\n")
 }
 
 fn stats(context: &mut Context<'_>) -> String {

@@ -71,6 +71,8 @@ pub(super) struct Profile {
     pub(super) knows_hello: bool,
     /// Refuses `HELLO 3` as a server without RESP3 does.
     pub(super) speaks_resp3: bool,
+    /// Says that it is a replica.
+    pub(super) is_replica: bool,
     pub(super) version: String,
     pub(super) port: u16,
     pub(super) started_ms: u64,

@@ -18,21 +18,21 @@ use super::clock::pass;
 const MS: Duration = Duration::from_millis(1);
 
 /// A primary and its replicas on one simulated network.
-struct Fleet {
-    simulation: Simulation,
-    primary: ModelServer,
-    replicas: Vec<ModelServer>,
+pub(super) struct Fleet {
+    pub(super) simulation: Simulation,
+    pub(super) primary: ModelServer,
+    pub(super) replicas: Vec<ModelServer>,
 }
 
 impl Fleet {
-    fn new(replicas: usize) -> Fleet {
+    pub(super) fn new(replicas: usize) -> Fleet {
         let simulation = Simulation::new(16);
         let primary = simulation.server();
         let replicas = (0..replicas).map(|_| simulation.replica(&primary)).collect();
         Fleet { simulation, primary, replicas }
     }
 
-    fn options(&self, from: ReadFrom) -> Options {
+    pub(super) fn options(&self, from: ReadFrom) -> Options {
         let mut options = self.primary.options();
         options.replica_endpoints = self.replicas.iter().map(ModelServer::endpoint).collect();
         options.read_from = from.into();
@@ -40,7 +40,7 @@ impl Fleet {
     }
 
     /// Runs `main` with a client of `options` whose replicas had time to connect.
-    fn run<T: 'static, F: Future<Output = T> + 'static>(
+    pub(super) fn run<T: 'static, F: Future<Output = T> + 'static>(
         &self,
         options: Options,
         main: impl FnOnce(LocalContext, LocalClient) -> F + 'static,
@@ -54,14 +54,14 @@ impl Fleet {
     }
 
     /// How many GETs each node has read, the primary's first.
-    fn gets(&self) -> Vec<usize> {
+    pub(super) fn gets(&self) -> Vec<usize> {
         let all = std::iter::once(&self.primary).chain(&self.replicas);
         all.map(|server| server.count("GET")).collect()
     }
 }
 
 /// What a server does with its GETs, one after the other; then it serves.
-fn does(server: &ModelServer, reactions: impl IntoIterator<Item = Reaction>) {
+pub(super) fn does(server: &ModelServer, reactions: impl IntoIterator<Item = Reaction>) {
     let mut reactions: VecDeque<Reaction> = reactions.into_iter().collect();
     server.on_request(move |asked: &Asked<'_>| match asked.args[0] {
         b"GET" => reactions.pop_front().unwrap_or_default(),
@@ -69,14 +69,14 @@ fn does(server: &ModelServer, reactions: impl IntoIterator<Item = Reaction>) {
     });
 }
 
-fn hedging(delay: Duration) -> Hedging {
+pub(super) fn hedging(delay: Duration) -> Hedging {
     let mut hedging = Hedging::default();
     hedging.delay = Delay::Fixed(delay);
     hedging.max_extra_load_percent = 100;
     hedging
 }
 
-async fn get(client: &LocalClient) -> Result<Option<String>, Error> {
+pub(super) async fn get(client: &LocalClient) -> Result<Option<String>, Error> {
     client.get("k").await
 }
 
@@ -111,7 +111,7 @@ fn race(
     (got, ms, gets)
 }
 
-fn after(ms: u32) -> Reaction {
+pub(super) fn after(ms: u32) -> Reaction {
     Reaction::ServeAfter(ms * MS)
 }
 

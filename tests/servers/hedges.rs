@@ -1,0 +1,135 @@
+//! Second copies of slow reads, on real servers.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use hedgerow::prelude::*;
+use hedgerow::read::{Delay, Hedging, ReadFrom};
+use hedgerow::{Error, Options};
+
+use crate::fleet::{Fleet, PROTOCOLS, gets};
+use crate::placement::{Client, Placement, on_every_placement, until};
+use crate::server::{Flavor, Server};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn hedged(mut options: Options, delay: Duration, percent: u32) -> Options {
+    let mut hedging = Hedging::default();
+    hedging.delay = Delay::Fixed(delay);
+    hedging.max_extra_load_percent = percent;
+    options.hedging = Some(hedging);
+    options
+}
+
+const NAME: &str = "reader";
+
+/// The connections of the client under test that a server has, by their numbers.
+fn connections(server: &Server) -> Vec<String> {
+    let list = server.tell(&["CLIENT", "LIST"]);
+    let mine = list.lines().filter(|line| line.contains(&format!(" name={NAME} ")));
+    let number =
+        |line: &str| line.split_whitespace().find(|w| w.starts_with("id=")).map(str::to_owned);
+    mine.filter_map(number).collect()
+}
+
+async fn get<C: Client>(client: &C, key: &str) -> Result<Option<String>, Error> {
+    client.get_within(key, 5_000 * MS).await
+}
+
+/// Fails if a read of a server that stands still waits for it although another could
+/// answer, if the loser's late reply reaches another read or costs its connection, or if the books lack it.
+async fn a_stalled_read_is_answered_by_its_hedge<P: Placement>(place: P) {
+    for flavor in [Flavor::Valkey91, Flavor::Redis70, Flavor::Redis82] {
+        let fleet = Fleet::start(&place, flavor, 1).await;
+        for protocol in PROTOCOLS {
+            let what = format!("{flavor:?}, {protocol:?}");
+            let mut options = hedged(fleet.options(ReadFrom::PrimaryPreferred), 10 * MS, 100);
+            options.protocol = protocol;
+            options.client_name = Some(NAME.into());
+            let client = fleet.client(&place, &options).await;
+            client.mset([("k", "v"), ("l", "w")]).await.expect("MSET");
+            fleet.in_step(&place).await;
+            let before = client.hedges();
+            let (links, asked) = (connections(&fleet.primary), gets(&fleet.primary));
+            fleet.primary.pause();
+            let begun = Instant::now();
+            let value = get(&client, "k").await.expect("the replica's answer");
+            let (took, now) = (begun.elapsed(), client.hedges());
+            fleet.primary.resume();
+            assert_eq!(value.as_deref(), Some("v"), "{what}");
+            // A core counts from the beginning of its turn, in which this task had already waited.
+            assert!(took >= 5 * MS && took < 2_000 * MS, "{what}: {took:?}");
+            if let (Some(before), Some(now)) = (&before, now) {
+                assert_eq!((now.sent - before.sent, now.won - before.won), (1, 1), "{what}");
+            }
+            // The loser is run all the same, and its reply is nobody's.
+            until(&place, "the original", || gets(&fleet.primary) > asked).await;
+            for (key, value) in [("l", "w"), ("k", "v"), ("l", "w")] {
+                assert_eq!(get(&client, key).await.expect("a read").as_deref(), Some(value));
+            }
+            assert_eq!(connections(&fleet.primary), links, "{what}");
+            if let (Some(before), Some(now)) = (before, client.hedges()) {
+                assert!(now.wasted_bytes > before.wasted_bytes, "{what}: {now:?}");
+                assert!(now.margins.count() > before.margins.count(), "{what}: {now:?}");
+            }
+        }
+    }
+}
+
+/// Fails if a read of replicas alone is hedged onto the primary, or if more hedges go out
+/// than the budget has.
+async fn the_budget_holds_on_replicas<P: Placement>(place: P) {
+    let fleet = Fleet::start(&place, Flavor::Valkey91, 2).await;
+    let mut options = hedged(fleet.options(ReadFrom::Replica), 2 * MS, 5);
+    // It stands still for longer than a role holds otherwise.
+    options.replica_refresh_interval = Duration::from_secs(60);
+    let client = fleet.client(&place, &options).await;
+    client.set("k", "v").await.expect("SET");
+    fleet.in_step(&place).await;
+    let (before, of_books) = (fleet.gets(), client.hedges());
+    let paused = &fleet.replicas[0];
+    paused.pause();
+    let mut answered = 0;
+    for _ in 0..10 {
+        let outcomes = join_all((0..20).map(|_| client.get_within("k", 100 * MS))).await;
+        answered += outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+    }
+    paused.resume();
+    until(&place, "the rest", || gets(paused) - before[1] >= 100).await;
+    let sent = fleet.gets();
+    assert_eq!(sent[0], before[0], "a read of replicas went to the primary");
+    let hedges = sent[2] - before[2] - 100;
+    // What the reads before have saved is one at most.
+    assert!((5..=11).contains(&hedges), "{hedges} hedges");
+    assert_eq!(answered, 100 + hedges);
+    if let (Some(before), Some(now)) = (of_books, client.hedges()) {
+        assert_eq!(now.sent - before.sent, hedges, "{now:?}");
+    }
+}
+
+/// Fails if `CLIENT PAUSE` of one replica shows in reads that may be hedged at all times, or
+/// if a write is held up or sent twice.
+async fn a_paused_replica_is_not_felt<P: Placement>(place: P) {
+    let fleet = Fleet::start(&place, Flavor::Valkey91, 2).await;
+    let options = hedged(fleet.options(ReadFrom::Replica), 5 * MS, 100);
+    let client = fleet.client(&place, &options).await;
+    client.set("k", "v").await.expect("SET");
+    fleet.in_step(&place).await;
+    assert_eq!(fleet.replicas[0].tell(&["CLIENT", "PAUSE", "400", "ALL"]), "+OK\r\n");
+    let begun = Instant::now();
+    let mut n = 0;
+    while begun.elapsed() < 300 * MS {
+        let asked = Instant::now();
+        assert_eq!(get(&client, "k").await.expect("a read").as_deref(), Some("v"));
+        assert!(asked.elapsed() < 200 * MS, "{:?}", asked.elapsed());
+        n += 1;
+        assert_eq!(client.incr("n").await.expect("INCR"), n);
+    }
+    assert!(n > 10, "{n}");
+}
+
+on_every_placement! {
+    a_stalled_read_is_answered_by_its_hedge,
+    the_budget_holds_on_replicas,
+    a_paused_replica_is_not_felt,
+}
