@@ -22,6 +22,7 @@ fn road(c: &mut Criterion) {
     group.throughput(Throughput::Elements(inputs::GETS)).sample_size(10);
     for tasks in [1, 64] {
         group.bench_function(format!("{tasks}_tasks"), |b| b.iter(|| inputs::simulated(tasks)));
+        group.bench_function(format!("{tasks}_tasks_armed"), |b| b.iter(|| inputs::armed(tasks)));
     }
     group.finish();
 }

@@ -27,6 +27,8 @@ pub(super) struct Notice {
     health: Arc<Health>,
     /// Where to put what is learnt; the coordinator's own engine learns nothing.
     report: Option<Arc<ArcSwap<Report>>>,
+    /// The last report but one, to be written again.
+    spare: Arc<Report>,
     reported: Instant,
     /// Names the call.
     call: usize,
@@ -36,9 +38,18 @@ impl<O: Outside> Engine<O> {
     /// Follows the publications of `board` from now on. `reports`: and tells what it learns.
     /// `call` gets the placement to look, where it waits.
     pub(crate) fn follow(&mut self, board: Arc<Board>, reports: bool, call: Call) {
-        let report = reports.then(|| board.join());
+        let nodes = self.topology.nodes().count();
+        let report = reports.then(|| board.join(Report::with_room(nodes, Way::CLASSES)));
         let (health, call) = (board.health(), board.on_publish(call));
-        self.notice = Some(Notice { board, seen: 0, health, report, reported: self.now, call });
+        self.notice = Some(Notice {
+            board,
+            seen: 0,
+            health,
+            report,
+            spare: Arc::new(Report::with_room(nodes, Way::CLASSES)),
+            reported: self.now,
+            call,
+        });
     }
 
     /// The board that it tells what it learns; the coordinator's own engine has none.
@@ -139,15 +150,26 @@ impl<O: Outside> Engine<O> {
     }
 
     fn report(&mut self, now: Instant) {
-        let nodes = 0..self.topology.nodes().count();
-        let pings = nodes.map(|at| self.ping_of(NodeIndex(at as u32))).collect();
-        let classes = (0..Way::CLASSES).map(|class| self.races.row(class)).collect();
         let Some(notice) = &mut self.notice else { return };
         notice.reported = now;
-        let Some(cell) = &notice.report else { return };
-        let report = Report { pings, classes };
-        if *cell.load_full() != report {
-            cell.store(Arc::new(report));
+        let Some(cell) = notice.report.clone() else { return };
+        let mut spare = std::mem::take(&mut notice.spare);
+        // Memory that a reader still has is left to it.
+        if Arc::get_mut(&mut spare).is_none() {
+            spare = Arc::default();
+        }
+        if let Some(report) = Arc::get_mut(&mut spare) {
+            let nodes = 0..self.topology.nodes().count();
+            report.pings.clear();
+            report.pings.extend(nodes.map(|at| self.ping_of(NodeIndex(at as u32))));
+            report.classes.clear();
+            report.classes.extend((0..Way::CLASSES).map(|class| self.races.row(class)));
+        }
+        if **cell.load() != *spare {
+            spare = cell.swap(spare);
+        }
+        if let Some(notice) = &mut self.notice {
+            notice.spare = spare;
         }
     }
 

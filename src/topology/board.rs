@@ -98,10 +98,10 @@ impl Board {
         let _ = self.hints.push(hint);
     }
 
-    /// A core joins: where it is to put what it learns.
-    pub(crate) fn join(&self) -> Arc<ArcSwap<Report>> {
+    /// A core joins, with an empty report: where it is to put what it learns.
+    pub(crate) fn join(&self, empty: Report) -> Arc<ArcSwap<Report>> {
         self.users.fetch_add(1, Ordering::SeqCst);
-        let report = Arc::new(ArcSwap::default());
+        let report = Arc::new(ArcSwap::from_pointee(empty));
         lock(&self.reports).push(Arc::clone(&report));
         report
     }

@@ -52,6 +52,13 @@ pub(crate) struct Report {
     pub(crate) classes: Vec<Option<(Instant, Row)>>,
 }
 
+impl Report {
+    /// An empty one, whose memory will do for so many nodes and classes.
+    pub(crate) fn with_room(nodes: usize, classes: usize) -> Report {
+        Report { pings: Vec::with_capacity(nodes), classes: Vec::with_capacity(classes) }
+    }
+}
+
 /// Merges what cores have learnt into what is published.
 pub(crate) fn merge(into: &mut Health, reports: &[std::sync::Arc<Report>]) {
     for at in 0..into.nodes.len() {
