@@ -15,9 +15,10 @@ use super::request::{Passage, Place, Read, Request};
 use super::states::LocalStates;
 use crate::command::{Command, ToArg, strings};
 use crate::config::Options;
-use crate::engine::Counters;
+use crate::engine::{Counters, ReadCopy, SeenNode};
 use crate::error::Error;
 use crate::placement::core::{CoreDesk, CorePlace};
+use crate::read::{Ledger, Reads, Weather};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
@@ -27,6 +28,7 @@ use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 #[derive(Clone)]
 pub struct LocalClient {
     shared: Rc<Shared>,
+    reads: Reads,
 }
 
 struct Shared {
@@ -48,7 +50,8 @@ impl LocalClient {
             return Err(Error::closed());
         }
         let place = desk.open(Arc::new(options.clone()));
-        Ok(LocalClient { shared: Rc::new(Shared { place, local: desk.local().clone() }) })
+        let shared = Rc::new(Shared { place, local: desk.local().clone() });
+        Ok(LocalClient { shared, reads: options.read_from })
     }
 
     /// Waits until the first connections are up.
@@ -94,6 +97,45 @@ impl LocalClient {
             })
         };
         self.get_with(key, copy).await
+    }
+
+    /// This client with its reads served otherwise; it shares all else, also the budget of hedges
+    ///
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a zone policy without a zone and for
+    /// [`ReadFrom::Replica`](crate::read::ReadFrom) without any replica.
+    pub fn read_from(&self, reads: impl Into<Reads>) -> Result<LocalClient, Error> {
+        let reads = reads.into();
+        self.shared.place.look().options().check_view(reads)?;
+        Ok(LocalClient { reads, ..self.clone() })
+    }
+
+    /// The nodes of the deployment as this client sees them now, the primary first.
+    pub fn nodes(&self) -> Vec<SeenNode> {
+        self.shared.place.with(|engine, now| engine.nodes(now))
+    }
+
+    /// The books of its hedged reads.
+    pub fn hedges(&self) -> Ledger {
+        self.shared.place.look().hedges()
+    }
+
+    /// What the storm guard says: whether hedging is off just now, and why.
+    pub fn weather(&self) -> Weather {
+        self.shared.place.look().weather()
+    }
+
+    /// From now on every answered copy of a read is kept for [`LocalClient::take_trace`], up to
+    /// `capacity` of them; the oldest are dropped. 0 switches it off.
+    pub fn trace_reads(&self, capacity: usize) {
+        self.shared.place.look().trace_reads(capacity);
+    }
+
+    /// The copies of reads that were answered since the last call, in the order of their replies, and how
+    /// many more were dropped for want of room.
+    pub fn take_trace(&self) -> (Vec<ReadCopy>, u64) {
+        self.shared.place.look().take_trace()
     }
 
     /// Whether a connection takes commands now.

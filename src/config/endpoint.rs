@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::Error;
+
 /// Where a server is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -23,6 +25,19 @@ impl Endpoint {
     /// A TCP endpoint.
     pub fn tcp(host: impl Into<String>, port: u16) -> Endpoint {
         Endpoint::Tcp { host: host.into(), port }
+    }
+
+    /// Checks the address of the option `what`.
+    pub(super) fn check(&self, what: &str) -> Result<(), Error> {
+        let bad = match self {
+            Endpoint::Tcp { port: 0, .. } => "the port must be from 1 to 65535",
+            Endpoint::Tcp { host, .. } if host.is_empty() => "the host is empty",
+            Endpoint::Tcp { host, .. } if host.contains(|c: char| c.is_control() || c == ' ') => {
+                "the host has a space or control character"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::config(format!("`{what}`: {bad}")))
     }
 
     /// A Unix socket's endpoint.

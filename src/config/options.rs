@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Endpoint, Keepalive, Reconnect};
 use crate::Error;
+use crate::read::{Hedging, ReadFrom, Reads};
 use crate::resp::Limits;
 
 /// The port that a `redis://` address means when it names none.
@@ -138,6 +139,20 @@ pub struct Options {
     pub allow_admin: bool,
     /// Bounds on one reply.
     pub limits: Limits,
+    /// Replicas of [`endpoint`](Options::endpoint), default none. They share its credentials,
+    /// database and settings, and each of their connections must report the role of a replica before it
+    /// serves a read. Connected when first asked for.
+    pub replica_endpoints: Vec<Endpoint>,
+    /// Where reads go, default [`ReadFrom::Primary`]; a view of a client may have another.
+    pub read_from: Reads,
+    /// How long what a replica said of its role holds, and how long one that failed is left alone, default
+    /// 1 s. Zero asks before every read and leaves none alone.
+    pub replica_refresh_interval: Duration,
+    /// The zone that this client is in, as servers name it (`availability-zone`), for the two zone
+    /// policies. Compared byte by byte.
+    pub client_availability_zone: Option<String>,
+    /// Second copies of slow reads, default none. Reads that only the primary may serve have none.
+    pub hedging: Option<Hedging>,
 }
 
 impl Options {
@@ -161,6 +176,11 @@ impl Options {
             keepalive: None,
             allow_admin: false,
             limits: Limits::default(),
+            replica_endpoints: Vec::new(),
+            read_from: Reads::default(),
+            replica_refresh_interval: Duration::from_secs(1),
+            client_availability_zone: None,
+            hedging: None,
         }
     }
 
@@ -224,18 +244,8 @@ impl Options {
     }
 
     fn check_places(&self) -> Result<(), Error> {
-        match &self.endpoint {
-            Endpoint::Tcp { port: 0, .. } => {
-                return Err(Error::config("`endpoint`: the port must be from 1 to 65535"));
-            }
-            Endpoint::Tcp { host, .. } if host.is_empty() => {
-                return Err(Error::config("`endpoint`: the host is empty"));
-            }
-            Endpoint::Tcp { host, .. } if host.contains(|c: char| c.is_control() || c == ' ') => {
-                return Err(Error::config("`endpoint`: the host has a space or control character"));
-            }
-            _ => {}
-        }
+        self.endpoint.check("endpoint")?;
+        self.check_reads()?;
         if let Some(keepalive) = &self.keepalive {
             let whole = |t: Duration| t >= Duration::from_secs(1) && t.subsec_nanos() == 0;
             if !whole(keepalive.time) || keepalive.interval.is_some_and(|i| !whole(i)) {
@@ -244,6 +254,43 @@ impl Options {
         }
         self.check_limits()?;
         self.reconnect.check()
+    }
+
+    fn check_reads(&self) -> Result<(), Error> {
+        for (at, replica) in self.replica_endpoints.iter().enumerate() {
+            replica.check("replica_endpoints")?;
+            if *replica == self.endpoint || self.replica_endpoints[..at].contains(replica) {
+                let text = format!("`replica_endpoints`: {replica} is named twice");
+                return Err(Error::config(text));
+            }
+        }
+        if let Some(hedging) = &self.hedging {
+            hedging.check()?;
+        }
+        if self.replica_refresh_interval > Duration::from_secs(86_400) {
+            return Err(Error::config("`replica_refresh_interval` must be at most one day"));
+        }
+        self.check_view(self.read_from)
+    }
+
+    /// Checks what a view of a client asks for.
+    ///
+    /// # Errors
+    /// A policy that needs something that these options do not have.
+    pub(crate) fn check_view(&self, reads: Reads) -> Result<(), Error> {
+        let has_zone = self.client_availability_zone.as_ref().is_some_and(|zone| !zone.is_empty());
+        if reads.from.needs_zone() && !has_zone {
+            let text = format!(
+                "`read_from`: {} needs `client_availability_zone`, the zone that this client is in",
+                reads.from
+            );
+            return Err(Error::config(text));
+        }
+        if reads.from == ReadFrom::Replica && self.replica_endpoints.is_empty() {
+            let text = "`read_from`: replica needs replicas: name them in `replica_endpoints`";
+            return Err(Error::config(text));
+        }
+        Ok(())
     }
 
     fn check_limits(&self) -> Result<(), Error> {

@@ -12,6 +12,7 @@ mod life;
 mod link;
 mod log;
 mod outside;
+mod seen;
 mod state;
 
 pub(crate) use body::Body;
@@ -20,6 +21,7 @@ pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
 pub use log::Line;
 pub use outside::{KeptOf, Outside, Received};
+pub use seen::{ReadCopy, SeenNode};
 pub(crate) use state::ObserverId;
 pub use state::{ConnectionState, StateChange};
 
@@ -795,4 +797,13 @@ fn keep<R: Received>(
         return Held::Pooled(bytes);
     }
     Held::Kept(rx.keep(from..from + len))
+}
+
+impl<O: Outside> Engine<O> {
+    /// The nodes as they are now.
+    pub fn nodes(&self, _now: Instant) -> Vec<SeenNode> { Vec::new() }
+    pub(crate) fn hedges(&self) -> crate::read::Ledger { Default::default() }
+    pub(crate) fn weather(&self) -> crate::read::Weather { crate::read::Weather::Clear }
+    pub(crate) fn trace_reads(&mut self, _capacity: usize) {}
+    pub(crate) fn take_trace(&mut self) -> (Vec<ReadCopy>, u64) { (Vec::new(), 0) }
 }

@@ -1,6 +1,7 @@
 //! Which replica serves a read, and when a second copy is worth its cost: decisions only. Nothing here
 //! opens a socket or reads a clock; time and random bits are arguments.
 //!
+//! - [`ReadFrom`]: which roles serve a read, in which order. [`Reads`]: that, and how stale they may be.
 //! - [`Hedging`]: the settings. [`Tail`]: all hedging decisions of one core, made of the parts below.
 //! - [`Budget`]: how many hedges may start. [`Adaptive`]: after which delay, from [`Quantiles`].
 //!   [`Storm`]: not while they cannot help. [`Ledger`]: what they did and cost.
@@ -13,6 +14,7 @@ mod choice;
 mod hedging;
 mod ledger;
 mod nearest;
+mod policy;
 mod quantile;
 mod sampler;
 mod scale;
@@ -26,6 +28,8 @@ pub use choice::Choice;
 pub use hedging::{Delay, Hedging};
 pub use ledger::{Ledger, Margins, Outcome};
 pub use nearest::{Estimate, Published, nearest};
+pub(crate) use policy::Standing;
+pub use policy::{ReadFrom, Reads};
 pub use quantile::{Decay, Quantiles, RANKS, Row};
 pub use storm::{Climate, Pace, Reason, Storm, Weather};
 pub use tail::{Due, Tail};

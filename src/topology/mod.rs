@@ -2,4 +2,4 @@
 
 mod snapshot;
 
-pub use snapshot::{Node, NodeIndex, Topology};
+pub use snapshot::{Node, NodeIndex, Role, Topology};

@@ -2,18 +2,36 @@
 
 use std::sync::Arc;
 
-use crate::config::Options;
+use crate::config::{Endpoint, Options};
 
 /// A node's index: stable over the epochs of a client, so that a core's table of connections
 /// survives a new snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIndex(pub u32);
 
+/// What a node is for its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Takes writes.
+    Primary,
+    /// Copies its primary, and may serve reads.
+    Replica,
+}
+
 /// A server process.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Credentials, database, timeouts and address belong to the node, never to the engine.
     pub profile: Arc<Options>,
+    /// What it is.
+    pub role: Role,
+}
+
+impl Node {
+    /// The address dialled.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.profile.endpoint
+    }
 }
 
 /// The nodes that commands may go to.
@@ -24,9 +42,15 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A single server.
+    /// A single primary with its `replica_endpoints`, which share its credentials and settings.
     pub fn standalone(profile: Arc<Options>) -> Topology {
-        Topology { epoch: 1, nodes: vec![Node { profile }] }
+        let replica = |endpoint: &Endpoint| Node {
+            profile: Arc::new(Options { endpoint: endpoint.clone(), ..(*profile).clone() }),
+            role: Role::Replica,
+        };
+        let replicas = profile.replica_endpoints.iter().map(replica);
+        let primary = Node { profile: profile.clone(), role: Role::Primary };
+        Topology { epoch: 1, nodes: std::iter::once(primary).chain(replicas).collect() }
     }
 
     /// Its number; later snapshots have higher ones.
@@ -37,5 +61,10 @@ impl Topology {
     /// The node, if this snapshot knows it.
     pub fn node(&self, index: NodeIndex) -> Option<&Node> {
         self.nodes.get(index.0 as usize)
+    }
+
+    /// All nodes with their indices, the primary first.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeIndex, &Node)> {
+        self.nodes.iter().enumerate().map(|(at, node)| (NodeIndex(at as u32), node))
     }
 }

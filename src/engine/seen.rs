@@ -1,0 +1,45 @@
+//! What an engine can tell of its nodes and of the reads that it served.
+
+use std::time::Duration;
+
+use hedgerow_runtime::time::Instant;
+
+use crate::config::Endpoint;
+use crate::topology::Role;
+
+/// A node as a client sees it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SeenNode {
+    /// Its address.
+    pub endpoint: Endpoint,
+    /// What it is.
+    pub role: Role,
+    /// Connections that take commands.
+    pub connections: usize,
+    /// Of a replica: its own link to the primary is up. `true` for a primary.
+    pub linked: bool,
+    /// Bytes of replication stream by which it was behind its primary when it was last asked; `None` for
+    /// a primary, and while that is not known.
+    pub lag_bytes: Option<u64>,
+    /// The zone that it says it is in.
+    pub zone: Option<String>,
+    /// The mean round trip of its PINGs, where [`ReadFrom::Nearest`](crate::read::ReadFrom) asks for it.
+    pub latency: Option<Duration>,
+}
+
+/// One copy of a read that was answered: the original or its hedge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadCopy {
+    /// The node that it was sent to, as an index of the client's nodes.
+    pub node: u32,
+    /// When it was queued.
+    pub at: Instant,
+    /// From then to its reply.
+    pub time: Duration,
+    /// It is the hedge, not the original.
+    pub is_hedge: bool,
+    /// The caller got this reply.
+    pub won: bool,
+}
