@@ -12,6 +12,8 @@ use super::commands::{Profile, State};
 use super::delay::Delay;
 use super::event_loop::EventLoop;
 use super::faults::{Faults, Switchboard};
+use super::keyspace::Value;
+use super::standing::Standing;
 use super::stats::{Counters, Stats};
 use super::stream::{Listener, Place};
 
@@ -41,6 +43,8 @@ pub struct Builder {
     spin: bool,
     delay: Delay,
     clock: Clock,
+    values: Vec<(Vec<u8>, Vec<u8>)>,
+    standing: Standing,
 }
 
 impl Builder {
@@ -115,6 +119,24 @@ impl Builder {
         self
     }
 
+    /// Puts a string into database 0 before the server starts. May be called several times.
+    pub fn value(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.values.push((key.into(), value.into()));
+        self
+    }
+
+    /// The availability zone that HELLO and INFO tell; none by default.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        self.standing.change(|facts| facts.zone = Some(zone.into()));
+        self
+    }
+
+    /// What the server is for its deployment.
+    pub(super) fn standing(mut self, standing: &Standing) -> Self {
+        self.standing = standing.clone();
+        self
+    }
+
     /// Starts the server on a thread of its own and returns once it accepts connections.
     ///
     /// # Errors
@@ -128,7 +150,10 @@ impl Builder {
         let faults = Faults::new(Arc::clone(&board));
         faults.delay(self.delay);
         let counters = Arc::new(Counters::default());
-        let state = State::new(self.profile(&places));
+        let mut state = State::new(self.profile(&places));
+        for (key, value) in &self.values {
+            state.database(0).put(key, Value::Text(value.clone()), None);
+        }
         let event_loop = EventLoop::new(
             listeners,
             state,
@@ -186,6 +211,7 @@ impl Builder {
             version: self.version.clone().unwrap_or_else(|| usual.to_owned()),
             port: port.unwrap_or(0),
             started_ms: self.clock.now_ms(),
+            standing: self.standing.clone(),
         }
     }
 }
