@@ -70,7 +70,7 @@ async fn run_lane(
 
 /// A core's clock and timers.
 #[derive(Clone)]
-struct Timer(LocalContext);
+pub(crate) struct Timer(pub(crate) LocalContext);
 
 impl Clock for Timer {
     fn now(&self) -> Instant {

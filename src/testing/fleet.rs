@@ -159,12 +159,15 @@ impl Fleet {
     }
 
     /// The tail that `hedgerow probe` shows without a URL: replies of every server log-normal around
-    /// 300 us (sigma 0.35), every 20th read of the first replica 50 ms longer, and all replicas three
+    /// 300 us (sigma 0.35), every 50th read of the first replica 20 ms longer, and all replicas three
     /// times as slow in the last tenth of every two seconds.
+    ///
+    /// A stall also holds up what is behind it on its connection, as it does on real servers: how many reads
+    /// it makes late depends on how busy the connection is.
     pub fn misbehave(&self) {
         self.delay(Delay::Lognormal { median: Duration::from_micros(300), sigma: 0.35 });
         if let Some(first) = self.replicas().first() {
-            first.faults().stall_every_read(20, Duration::from_millis(50));
+            first.faults().stall_every_read(50, Duration::from_millis(20));
         }
         let (every, length) = (Duration::from_secs(2), Duration::from_millis(200));
         self.slow_together(Some(SlowPeriods { every, length, factor: 3.0 }));
