@@ -217,7 +217,7 @@ impl Cores {
         }
         let remotes = self.cores.iter().map(|core| core.remote.clone()).collect();
         // Made first: dropping it unseats the clients of the cores that did connect.
-        let pinned = Pinned::new(number, remotes, options.command_timeout);
+        let pinned = Pinned::new(number, remotes, options);
         for receive in waiting {
             receive.await.map_err(|_| Error::closed())??;
         }

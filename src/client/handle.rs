@@ -12,15 +12,19 @@ use futures_core::Stream;
 use hedgerow_runtime::time::Instant;
 
 use super::door::Door;
+use super::pages::{Pages, Pins};
 use super::pinned::{Pinned, PinnedRequest};
 use super::request::{Place, Request};
 use super::states::States;
-use crate::command::Command;
+use crate::command::cursors::ScanPage;
+use crate::command::{Command, Flags};
 use crate::config::Options;
-use crate::engine::{Counters, StateChange};
+use crate::engine::{Counters, SeenNode, StateChange};
 use crate::error::Error;
 use crate::placement::hosted::HostPlace;
+use crate::read::{Ledger, Reads};
 use crate::resp::FromReply;
+use crate::route::{PinId, View};
 
 /// A client to be shared by all tasks of a service. Clones share its connections; dropping the last
 /// one closes them.
@@ -42,6 +46,7 @@ use crate::resp::FromReply;
 #[derive(Clone)]
 pub struct Client {
     placed: Arc<Placed>,
+    view: View,
 }
 
 enum Placed {
@@ -56,6 +61,11 @@ struct Lanes {
 }
 
 impl Lanes {
+    /// The first lane; there always is one.
+    fn first(&self) -> &HostPlace {
+        &self.lanes[0]
+    }
+
     /// The next lane in turn.
     #[inline]
     fn pick(&self) -> HostPlace {
@@ -109,11 +119,62 @@ impl Client {
         let open = |_| HostPlace::open(profile.clone());
         let lanes = (0..options.connections).map(open).collect::<Result<Vec<_>, _>>()?;
         let lanes = Lanes { lanes, next: AtomicUsize::new(0) };
-        Ok(Client { placed: Arc::new(Placed::Hosted(lanes)) })
+        Ok(Client { placed: Arc::new(Placed::Hosted(lanes)), view: options.read_from.into() })
     }
 
     pub(crate) fn over(pinned: Pinned) -> Client {
-        Client { placed: Arc::new(Placed::Pinned(pinned)) }
+        let view = pinned.options().read_from.into();
+        Client { placed: Arc::new(Placed::Pinned(pinned)), view }
+    }
+
+    /// This client with its reads served otherwise; it shares all else, also the budget of hedges
+    /// (R-220, R-267).
+    ///
+    /// # Errors
+    /// As [`LocalClient::read_from`](super::LocalClient::read_from).
+    pub fn read_from(&self, reads: impl Into<Reads>) -> Result<Client, Error> {
+        let reads = reads.into();
+        match &*self.placed {
+            Placed::Hosted(lanes) => lanes.first().look().options().check_view(reads)?,
+            Placed::Pinned(pinned) => pinned.options().check_view(reads)?,
+        }
+        Ok(Client { placed: self.placed.clone(), view: reads.into() })
+    }
+
+    /// A whole scan, page by page, from one server. `step` makes the command for a cursor.
+    ///
+    /// ```
+    /// use hedgerow::{Client, Error, command::hashes};
+    ///
+    /// async fn fields(client: &Client) -> Result<usize, Error> {
+    ///     let mut pages = client.pages(|cursor| hashes::hscan::<(String, String)>("user:1", cursor));
+    ///     let mut count = 0;
+    ///     while let Some(page) = pages.next_page().await? {
+    ///         count += page.len();
+    ///     }
+    ///     Ok(count)
+    /// }
+    /// ```
+    pub fn pages<T, F>(&self, step: F) -> Pages<Client, F>
+    where
+        F: FnMut(u64) -> Command<ScanPage<T>>,
+    {
+        Pages::new(self, step)
+    }
+
+    /// The nodes of the deployment as the first of its connections sees them, the primary first; `None`
+    /// over pinned cores, of which each sees its own.
+    pub fn nodes(&self) -> Option<Vec<SeenNode>> {
+        let Placed::Hosted(lanes) = &*self.placed else { return None };
+        Some(lanes.first().with(|engine, now| engine.nodes(now)))
+    }
+
+    /// The books of its hedged reads; `None` over pinned cores, which keep their own.
+    pub fn hedges(&self) -> Option<Ledger> {
+        let Placed::Hosted(lanes) = &*self.placed else { return None };
+        let mut all = Ledger::default();
+        lanes.lanes.iter().for_each(|lane| all.merge(&lane.look().hedges()));
+        Some(all)
     }
 
     /// Whether a connection takes commands now (R-099). Over pinned cores: whether one did when
@@ -191,10 +252,29 @@ impl Door for Client {
 
     #[inline]
     fn send<R: FromReply<Bytes>>(&self, command: Command<R>) -> ClientRequest<R> {
+        // The server of a cursor is known to one engine.
+        let pinned_down = self.view.uses_replicas() && command.flags().contains(Flags::CURSOR);
         ClientRequest(match &*self.placed {
-            Placed::Hosted(lanes) => Way::Hosted(Request::new(lanes.pick(), command)),
-            Placed::Pinned(pinned) => Way::Pinned(pinned.send(command)),
+            Placed::Hosted(lanes) if pinned_down => {
+                Way::Hosted(Request::new(lanes.first().clone(), self.view, command))
+            }
+            Placed::Hosted(lanes) => Way::Hosted(Request::new(lanes.pick(), self.view, command)),
+            Placed::Pinned(pinned) => Way::Pinned(pinned.send(self.view, pinned_down, command)),
         })
+    }
+}
+
+impl Pins for Client {
+    fn pinned(&self, pin: PinId) -> Client {
+        let view = View { pin: Some(pin), ..self.view };
+        Client { placed: self.placed.clone(), view }
+    }
+
+    fn unpin(&self, pin: PinId) {
+        match &*self.placed {
+            Placed::Hosted(lanes) => lanes.first().look().unpin(pin),
+            Placed::Pinned(pinned) => pinned.unpin(pin),
+        }
     }
 }
 

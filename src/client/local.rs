@@ -11,8 +11,10 @@ use hedgerow_runtime::buffer::LocalBytes;
 use hedgerow_runtime::core::Local;
 
 use super::door::Door;
+use super::pages::{Pages, Pins};
 use super::request::{Passage, Place, Read, Request};
 use super::states::LocalStates;
+use crate::command::cursors::ScanPage;
 use crate::command::{Command, ToArg, strings};
 use crate::config::Options;
 use crate::engine::{Counters, ReadCopy, SeenNode};
@@ -20,6 +22,7 @@ use crate::error::Error;
 use crate::placement::core::{CoreDesk, CorePlace};
 use crate::read::{Ledger, Reads, Weather};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
+use crate::route::{PinId, View};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
 /// dropping the last clone closes them, and every request still waiting ends with an error.
@@ -28,7 +31,7 @@ use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 #[derive(Clone)]
 pub struct LocalClient {
     shared: Rc<Shared>,
-    reads: Reads,
+    view: View,
 }
 
 struct Shared {
@@ -51,7 +54,7 @@ impl LocalClient {
         }
         let place = desk.open(Arc::new(options.clone()));
         let shared = Rc::new(Shared { place, local: desk.local().clone() });
-        Ok(LocalClient { shared, reads: options.read_from })
+        Ok(LocalClient { shared, view: options.read_from.into() })
     }
 
     /// Waits until the first connections are up (R-001).
@@ -108,7 +111,28 @@ impl LocalClient {
     pub fn read_from(&self, reads: impl Into<Reads>) -> Result<LocalClient, Error> {
         let reads = reads.into();
         self.shared.place.look().options().check_view(reads)?;
-        Ok(LocalClient { reads, ..self.clone() })
+        Ok(LocalClient { view: reads.into(), ..self.clone() })
+    }
+
+    /// A whole scan, page by page, from one server. `step` makes the command for a cursor.
+    ///
+    /// ```
+    /// use hedgerow::{LocalClient, Error, command::hashes};
+    ///
+    /// async fn fields(client: &LocalClient) -> Result<usize, Error> {
+    ///     let mut pages = client.pages(|cursor| hashes::hscan::<(String, String)>("user:1", cursor));
+    ///     let mut count = 0;
+    ///     while let Some(page) = pages.next_page().await? {
+    ///         count += page.len();
+    ///     }
+    ///     Ok(count)
+    /// }
+    /// ```
+    pub fn pages<T, F>(&self, step: F) -> Pages<LocalClient, F>
+    where
+        F: FnMut(u64) -> Command<ScanPage<T>>,
+    {
+        Pages::new(self, step)
     }
 
     /// The nodes of the deployment as this client sees them now, the primary first.
@@ -158,6 +182,12 @@ impl LocalClient {
         self.shared.place.with(|engine, _| engine.live_requests())
     }
 
+    /// This client as a view that was checked already.
+    #[cfg(feature = "hosted")]
+    pub(crate) fn viewing(&self, view: View) -> LocalClient {
+        LocalClient { view, ..self.clone() }
+    }
+
     /// The core that it lives on.
     #[cfg(feature = "hosted")]
     pub(crate) fn context(&self) -> Local {
@@ -184,7 +214,17 @@ impl Door for LocalClient {
 
     #[inline(always)]
     fn send<R: FromReply<LocalBytes>>(&self, command: Command<R>) -> LocalRequest<R> {
-        LocalRequest(Request::new(self.shared.place.clone(), command))
+        LocalRequest(Request::new(self.shared.place.clone(), self.view, command))
+    }
+}
+
+impl Pins for LocalClient {
+    fn pinned(&self, pin: PinId) -> LocalClient {
+        LocalClient { view: View { pin: Some(pin), ..self.view }, ..self.clone() }
+    }
+
+    fn unpin(&self, pin: PinId) {
+        self.shared.place.look().unpin(pin);
     }
 }
 

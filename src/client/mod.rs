@@ -6,6 +6,7 @@ mod embedded;
 #[cfg(feature = "hosted")]
 mod handle;
 mod local;
+mod pages;
 #[cfg(feature = "hosted")]
 mod pinned;
 pub(crate) mod request;
@@ -18,4 +19,5 @@ pub use embedded::{Driver, Embedded, EmbeddedBuilder};
 #[cfg(feature = "hosted")]
 pub use handle::{Client, ClientRequest, ClientStates};
 pub use local::{LocalClient, LocalRequest, WithReply};
+pub use pages::Pages;
 pub use states::LocalStates;

@@ -20,11 +20,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::door::Door;
 use super::local::LocalClient;
+use super::pages::Pins;
 use super::request::read;
 use crate::command::Command;
+use crate::config::Options;
 use crate::engine::StateChange;
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{ConvertError, Frame, FromReply, Reply};
+use crate::route::{PinId, View};
 
 thread_local! {
     /// The clients of this core's remote callers.
@@ -39,19 +42,23 @@ pub(crate) struct Pinned {
     seats: Arc<Vec<Remote>>,
     next: AtomicUsize,
     connected: Arc<AtomicBool>,
-    command_timeout: Option<Duration>,
+    options: Box<Options>,
 }
 
 impl Pinned {
     /// Takes one client from each core; `seats` pairs a core with what it answered.
-    pub(crate) fn new(number: u64, remotes: Vec<Remote>, timeout: Option<Duration>) -> Pinned {
+    pub(crate) fn new(number: u64, remotes: Vec<Remote>, options: &Options) -> Pinned {
         Pinned {
             number,
             seats: Arc::new(remotes),
             next: AtomicUsize::new(0),
             connected: Arc::new(AtomicBool::new(true)),
-            command_timeout: timeout,
+            options: Box::new(options.clone()),
         }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// A number for a new client.
@@ -74,6 +81,19 @@ impl Pinned {
             let _ = seat.run(look);
         }
         self.connected.load(Ordering::Relaxed)
+    }
+
+    /// A scan is over, whose server the first core knew.
+    pub(crate) fn unpin(&self, pin: PinId) {
+        let number = self.number;
+        let unpin = move || {
+            if let Some(client) = client(number) {
+                Pins::unpin(&client, pin);
+            }
+        };
+        if let Some(seat) = self.seats.first() {
+            Errand::new(seat, unpin).go();
+        }
     }
 
     pub(crate) fn states(&self) -> mpsc::Receiver<StateChange> {
@@ -107,15 +127,20 @@ impl Pinned {
         }
     }
 
-    pub(crate) fn send<R>(&self, command: Command<R>) -> PinnedRequest<R> {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.seats.len().max(1);
+    /// Sends through a view of the client; `first`: by its first core.
+    pub(crate) fn send<R>(&self, view: View, first: bool, command: Command<R>) -> PinnedRequest<R> {
+        let at = match first {
+            true => 0,
+            false => self.next.fetch_add(1, Ordering::Relaxed) % self.seats.len().max(1),
+        };
         PinnedRequest {
             number: self.number,
             seats: self.seats.clone(),
             at,
+            view,
             command: Some(command.returning()),
             name: None,
-            limit: Limit::After(self.command_timeout),
+            limit: Limit::After(self.options.command_timeout),
             answer: None,
             reply: PhantomData,
         }
@@ -191,6 +216,7 @@ pub(crate) struct PinnedRequest<R> {
     number: u64,
     seats: Arc<Vec<Remote>>,
     at: usize,
+    view: View,
     command: Option<Command<Raw>>,
     name: Option<&'static str>,
     limit: Limit,
@@ -223,8 +249,8 @@ impl<R> PinnedRequest<R> {
         let Some(seat) = self.seats.get(self.at) else { return Err(Error::closed()) };
         let Some(command) = self.command.clone() else { return Err(Error::closed()) };
         let (send, receive) = oneshot::channel();
-        let number = self.number;
-        match seat.run_or_wait(move || carry(number, command, until, send), cx.waker()) {
+        let (number, view) = (self.number, self.view);
+        match seat.run_or_wait(move || carry(number, view, command, until, send), cx.waker()) {
             Ok(()) => {
                 self.name = self.command.take().and_then(|c| c.name());
                 self.answer = Some(receive);
@@ -237,13 +263,19 @@ impl<R> PinnedRequest<R> {
 }
 
 /// On the core: sends the command, and the answer back; dropped when the caller is gone.
-fn carry(number: u64, command: Command<Raw>, until: Instant, mut send: oneshot::Sender<Answer>) {
+fn carry(
+    number: u64,
+    view: View,
+    command: Command<Raw>,
+    until: Instant,
+    mut send: oneshot::Sender<Answer>,
+) {
     let Some(client) = client(number) else {
         let _ = send.send(Err(Error::closed()));
         return;
     };
     let context = client.context();
-    let mut request = client.send(command).deadline_at(until);
+    let mut request = client.viewing(view).send(command).deadline_at(until);
     drop(client);
     context.spawn(async move {
         let answered = std::future::poll_fn(|cx| {

@@ -13,6 +13,7 @@ use crate::command::Command;
 use crate::engine::{Body, CellId, Engine, Found, KeptOf, Outside, Submitted};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{FromReply, Kept, Reply, ServerError};
+use crate::route::{View, Way};
 
 /// A placement's door to its engine.
 pub(crate) trait Place: Clone + Unpin {
@@ -112,6 +113,7 @@ impl<K: Kept, R: FromReply<K>> Read<K> for Convert<R> {
 pub(crate) struct Passage<P: Place> {
     command: Command<()>,
     place: P,
+    view: View,
     limit: Limit,
     /// Its cell, while it is taken.
     id: CellId,
@@ -124,10 +126,11 @@ const LONG: usize = 16 << 10;
 
 impl<P: Place> Passage<P> {
     #[inline(always)]
-    pub(crate) fn new(place: P, command: Command<()>) -> Passage<P> {
+    pub(crate) fn new(place: P, view: View, command: Command<()>) -> Passage<P> {
         Passage {
             command,
             place,
+            view,
             limit: Limit::DEFAULT,
             id: CellId { index: 0, generation: 0 },
             stage: Stage::New,
@@ -217,8 +220,12 @@ impl<P: Place> Passage<P> {
     fn queue_admitted(&mut self, cx: &mut Context<'_>) {
         let id = self.id;
         let mut duty = std::mem::take(&mut self.duty);
-        let encoded = self.command.encoded();
-        self.place.queue(&mut duty, cx, |engine, now| engine.queue_admitted(now, id, &encoded));
+        let command = &mut self.command;
+        self.place.queue(&mut duty, cx, |engine, now| {
+            if engine.queue_admitted(now, id, &command.encoded()) {
+                engine.keep_text(id, command.take_text());
+            }
+        });
         self.duty = duty;
     }
 
@@ -243,14 +250,45 @@ impl<P: Place> Passage<P> {
                 return Some(self.explain(error));
             }
         }
+        if self.view.uses_replicas() {
+            return self.submit_read(cx);
+        }
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
         let taken = self.place.queue(&mut duty, cx, |engine, now| {
             engine.submit(&self.command.encoded(), now, self.deadline(engine, now), waker)
         });
         self.duty = duty;
+        self.on_submitted(taken)
+    }
+
+    /// As [`Passage::submit`] for a view that may read elsewhere than from the primary.
+    #[inline(never)]
+    fn submit_read(&mut self, cx: &mut Context<'_>) -> Option<Error> {
+        let way = Way::of(&self.command, self.view);
+        let waker = cx.waker().clone();
+        let mut duty = std::mem::take(&mut self.duty);
+        let place = self.place.clone();
+        let taken = place.queue(&mut duty, cx, |engine, now| {
+            let deadline = self.deadline(engine, now);
+            let command = self.command.encoded();
+            if way.is_primary() {
+                return engine.submit(&command, now, deadline, waker);
+            }
+            let taken = engine.submit_read(&command, &way, now, deadline, waker);
+            if let Submitted::Armed(id) = taken {
+                engine.keep_text(id, self.command.take_text());
+            }
+            taken
+        });
+        self.duty = duty;
+        self.on_submitted(taken)
+    }
+
+    #[inline]
+    fn on_submitted(&mut self, taken: Submitted) -> Option<Error> {
         match taken {
-            Submitted::Queued(id) => {
+            Submitted::Queued(id) | Submitted::Armed(id) => {
                 (self.id, self.stage) = (id, Stage::Taken);
                 self.command.forget_text();
                 None
@@ -327,7 +365,7 @@ impl<P: Place> Passage<P> {
     #[cold]
     fn abandon(&mut self) {
         // What the cell held is the user's: dropped after the engine is let go.
-        let _held = self.place.with(|engine, _| engine.abandon(self.id));
+        let _held = self.place.with(|engine, now| engine.abandon(self.id, now));
     }
 }
 
@@ -341,8 +379,8 @@ pub(crate) struct Request<P: Place, R> {
 
 impl<P: Place, R> Request<P, R> {
     #[inline(always)]
-    pub(crate) fn new(place: P, command: Command<R>) -> Request<P, R> {
-        Request { passage: Passage::new(place, command.returning()), reply: PhantomData }
+    pub(crate) fn new(place: P, view: View, command: Command<R>) -> Request<P, R> {
+        Request { passage: Passage::new(place, view, command.returning()), reply: PhantomData }
     }
 
     pub(crate) fn deadline(&mut self, at: std::time::Instant) {

@@ -189,6 +189,12 @@ impl Args {
         self.text.share();
     }
 
+    /// Moves the bytes out.
+    #[inline]
+    pub(crate) fn take_text(&mut self) -> Text {
+        self.text.take()
+    }
+
     /// The bytes are not needed any more; all else that is known of the command stays.
     #[inline(always)]
     pub(crate) fn forget_text(&mut self) {
@@ -221,10 +227,7 @@ impl Args {
     /// The bytes on their way into a connection.
     #[inline(always)]
     pub(crate) fn encoded(&self) -> Encoded<'_> {
-        match self.text.shared() {
-            Some(bytes) => Encoded::Long(bytes),
-            None => Encoded::Short(self.bytes()),
-        }
+        self.text.encoded()
     }
 
     /// True if an argument was longer than [`ARG_BYTES_MAX`] and left out.

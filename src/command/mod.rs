@@ -57,6 +57,7 @@ pub use flags::Flags;
 pub use key_positions::Keys;
 pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
+pub(crate) use text::Text;
 
 use args::Head;
 use retry::Category;
@@ -113,6 +114,25 @@ impl<R> Command<R> {
     #[inline(always)]
     pub(crate) fn forget_text(&mut self) {
         self.said.args.forget_text();
+    }
+
+    /// The bytes themselves, for whoever may have to send them again; all else that is known of the
+    /// command stays.
+    #[inline]
+    pub(crate) fn take_text(&mut self) -> Text {
+        self.said.args.take_text()
+    }
+
+    /// The cursor that a command with [`Flags::CURSOR`] goes on from; `None` for one that has it in no
+    /// known place.
+    pub(crate) fn cursor(&self) -> Option<&[u8]> {
+        let at = match self.name()? {
+            "SCAN" => 1,
+            "HSCAN" | "SSCAN" | "ZSCAN" => 2,
+            _ => return None,
+        };
+        let range = Words::of(self.bytes()).nth(at)?;
+        self.bytes().get(range)
     }
 
     /// Whether any client may send it as it is, without a closer look, on a shared connection.

@@ -8,6 +8,8 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
+use super::Encoded;
+
 /// A buffer begins with room for so many bytes: a SET of a 16 byte key to 64 bytes and more.
 const BEGIN: usize = 128;
 /// Buffers up to this capacity are used again.
@@ -44,7 +46,8 @@ fn give(mut buffer: Vec<u8>) {
 ///
 /// Not an enum: every field always has a value, so that moving one never leaves half-written words
 /// behind for the next load to wait for.
-pub(super) struct Text {
+#[derive(Default)]
+pub(crate) struct Text {
     own: Vec<u8>,
     shared: Option<Box<Bytes>>,
 }
@@ -62,12 +65,6 @@ impl Text {
         &mut self.own
     }
 
-    /// The bytes that are shared by now.
-    #[inline(always)]
-    pub(super) fn shared(&self) -> Option<&Bytes> {
-        self.shared.as_deref()
-    }
-
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.shared {
@@ -81,6 +78,20 @@ impl Text {
     pub(super) fn share(&mut self) {
         if self.shared.is_none() {
             self.shared = Some(Box::new(Bytes::from(std::mem::take(&mut self.own))));
+        }
+    }
+
+    /// Moves the bytes out.
+    #[inline]
+    pub(super) fn take(&mut self) -> Text {
+        std::mem::take(self)
+    }
+
+    /// The bytes on their way into a connection, complete.
+    pub(crate) fn encoded(&self) -> Encoded<'_> {
+        match &self.shared {
+            None => Encoded::Short(&self.own),
+            Some(bytes) => Encoded::Long(bytes),
         }
     }
 
@@ -101,7 +112,7 @@ impl Text {
             return Bytes::copy_from_slice(self.bytes());
         }
         self.share();
-        self.shared().cloned().unwrap_or_default()
+        self.shared.take().map(|bytes| *bytes).unwrap_or_default()
     }
 }
 

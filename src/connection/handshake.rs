@@ -11,8 +11,9 @@ use crate::config::{Options, ProtocolChoice};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{Frame, Protocol, ServerError, encode};
 
-use super::{Connection, Owner};
+use super::{Connection, Owner, RoleReply, zone_of_info};
 use crate::command::Encoded;
+use crate::topology::Role;
 
 /// What the set-up has come to.
 pub(crate) enum Progress {
@@ -40,6 +41,17 @@ enum Step {
     Auth,
     Name,
     Select,
+    Zone,
+    Role,
+}
+
+/// What a set-up learnt of the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Learnt {
+    /// Its zone, where it names one.
+    pub(crate) zone: Option<String>,
+    /// Of a replica: its answer to ROLE.
+    pub(crate) role: Option<RoleReply>,
 }
 
 /// One set-up under way.
@@ -47,13 +59,25 @@ pub(crate) struct Handshake {
     due: VecDeque<Step>,
     protocol: Protocol,
     spoken: Option<Spoken>,
+    /// What the node is to be.
+    role: Role,
+    learnt: Learnt,
 }
 
 impl Handshake {
     /// Queues the first commands.
-    pub(crate) fn start(options: &Options, to: &mut Connection) -> (Handshake, Progress) {
-        let mut handshake =
-            Handshake { due: VecDeque::new(), protocol: Protocol::Resp3, spoken: None };
+    pub(crate) fn start(
+        options: &Options,
+        role: Role,
+        to: &mut Connection,
+    ) -> (Handshake, Progress) {
+        let mut handshake = Handshake {
+            due: VecDeque::new(),
+            protocol: Protocol::Resp3,
+            spoken: None,
+            role,
+            learnt: Learnt::default(),
+        };
         let progress = match options.protocol {
             ProtocolChoice::Resp2 => handshake.speak_resp2(options, to),
             ProtocolChoice::Auto | ProtocolChoice::Resp3 => {
@@ -97,14 +121,21 @@ impl Handshake {
         if let Some(name) = &options.client_name {
             self.say(to, Step::Name, &[b"CLIENT", b"SETNAME", name.as_bytes()]);
         }
+        if options.client_availability_zone.is_some() {
+            self.say(to, Step::Zone, &[b"INFO", b"SERVER"]);
+        }
         self.select(options, to);
         self.finish(to)
     }
 
+    /// Selects the database, and asks a replica what it is: no read may come before its answer.
     fn select(&mut self, options: &Options, to: &mut Connection) {
         if options.database != 0 {
             let number = options.database.to_string();
             self.say(to, Step::Select, &[b"SELECT", number.as_bytes()]);
+        }
+        if self.role == Role::Replica {
+            self.say(to, Step::Role, &[b"ROLE"]);
         }
     }
 
@@ -124,6 +155,11 @@ impl Handshake {
         self.spoken.take()
     }
 
+    /// What it has learnt.
+    pub(crate) fn into_learnt(self) -> Learnt {
+        self.learnt
+    }
+
     /// Takes the next answer.
     pub(crate) fn on_reply(
         &mut self,
@@ -137,13 +173,29 @@ impl Handshake {
             (Step::Hello, Some(error)) => self.on_hello_refused(error, options, to),
             (Step::Hello, None) => self.on_hello(frame, options, to),
             // A name is a convenience: some proxies refuse it.
-            (Step::Name, _) | (_, None) => self.finish(to),
+            (Step::Zone, None) => {
+                self.learnt.zone = zone_of_info(frame.payload());
+                self.finish(to)
+            }
+            (Step::Role, None) => self.on_role(frame, to),
+            // What the server does not tell is not known.
+            (Step::Name | Step::Zone, _) | (Step::Auth | Step::Select, None) => self.finish(to),
+            (Step::Role, Some(error)) => failed("asking for the role", error, options),
             (Step::Auth, Some(error)) => failed("authentication", error, options),
             (Step::Select, Some(error)) => failed("selecting the database", error, options),
         }
     }
 
+    fn on_role(&mut self, frame: Frame<'_>, to: &mut Connection) -> Progress {
+        self.learnt.role = RoleReply::of(&frame);
+        match self.learnt.role {
+            Some(RoleReply { role: Some(Role::Replica), .. }) => self.finish(to),
+            _ => Progress::Failed { error: not_a_replica(self.learnt.role), permanent: false },
+        }
+    }
+
     fn on_hello(&mut self, frame: Frame<'_>, options: &Options, to: &mut Connection) -> Progress {
+        self.learnt.zone = zone_of_hello(&frame);
         match protocol_of(&frame) {
             Some(3) => {
                 self.protocol = Protocol::Resp3;
@@ -198,15 +250,36 @@ fn enqueue(to: &mut Connection, owner: Owner, words: &[&[u8]]) {
     to.enqueue(&Encoded::Short(&bytes), owner, 1);
 }
 
-/// The `proto` that an answer to HELLO names; a RESP3 map or a RESP2 list of pairs.
-fn protocol_of(frame: &Frame<'_>) -> Option<i64> {
+/// What an answer to HELLO has under `name`; a RESP3 map or a RESP2 list of pairs.
+fn field_of<'a>(frame: &Frame<'a>, name: &[u8]) -> Option<Frame<'a>> {
     let mut elements = frame.elements();
     while let (Some(key), Some(value)) = (elements.next(), elements.next()) {
-        if key.payload() == b"proto" {
-            return value.int();
+        if key.payload() == name {
+            return Some(value);
         }
     }
     None
+}
+
+fn protocol_of(frame: &Frame<'_>) -> Option<i64> {
+    field_of(frame, b"proto")?.int()
+}
+
+fn zone_of_hello(frame: &Frame<'_>) -> Option<String> {
+    let zone = field_of(frame, b"availability_zone")?;
+    let zone = std::str::from_utf8(zone.payload()).ok()?;
+    Some(zone.to_owned()).filter(|zone| !zone.is_empty())
+}
+
+/// Why a connection to a replica may serve no reads.
+pub(crate) fn not_a_replica(reply: Option<RoleReply>) -> Error {
+    let what = match reply {
+        Some(RoleReply { role: Some(Role::Primary), .. }) => "it reports the role of a primary",
+        Some(_) => "it reports a role that serves no reads",
+        None => "its answer to ROLE names no role",
+    };
+    let text = format!("set-up: not a replica: {what}");
+    Error::new(ErrorKind::Handshake, Fate::NotSent, text)
 }
 
 /// The wording of servers that do not know HELLO at all: `unknown command 'HELLO'`, with any of the

@@ -7,8 +7,14 @@ use crate::engine::{CellId, Stage};
 pub(crate) enum Owner {
     /// A request.
     Request(CellId),
+    /// The second copy of one.
+    Hedge(CellId),
     /// The connection's own set-up.
     Setup,
+    /// The client's, that wants to know whether a node still is what it was.
+    Role,
+    /// The client's, that measures the round trip.
+    Ping,
     /// Nobody's: sent for its effect, whatever the answer.
     Nobody,
 }

@@ -3,10 +3,14 @@
 mod handshake;
 mod in_flight;
 mod push;
+mod role;
 
-pub(crate) use handshake::{Handshake, Progress as SetupProgress, Spoken, full, is_full};
+pub(crate) use handshake::{
+    Handshake, Learnt, Progress as SetupProgress, Spoken, full, is_full, not_a_replica,
+};
 pub(crate) use in_flight::{InFlight, Owner, Unit};
 pub(crate) use push::Push;
+pub(crate) use role::{RoleReply, zone_of_info};
 
 use bytes::Bytes;
 use hedgerow_runtime::Batch;

@@ -2,8 +2,10 @@
 
 use hedgerow_runtime::time::Instant;
 
+use super::choose::Why;
 use crate::Error;
 use crate::resp::{Frame, Kept, Reply, Shape};
+use crate::route::Way;
 
 /// Frames up to this length stay inside the request's cell.
 pub(super) const INLINE_MAX: usize = 84;
@@ -88,6 +90,10 @@ pub(super) enum Held<K> {
         own_deadline: Instant,
         /// Bytes that it will take when it is queued.
         len: u32,
+        /// Where it may go.
+        way: Way,
+        /// What it waits for.
+        why: Why,
     },
     /// A frame that is no scalar, in the cell's [`Short`].
     Short,

@@ -8,6 +8,8 @@ use hedgerow_runtime::timer::TimerKey;
 use super::Found;
 use super::LinkId;
 use super::body::{Held, Short};
+use super::choose::Why;
+use crate::route::Way;
 
 /// Names a request. A stale name (another generation) is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,15 +51,36 @@ pub(super) struct Cell<K> {
     pub(super) timer: Option<TimerKey>,
     pub(super) waker: Option<Waker>,
     pub(super) held: Held<K>,
+    /// What more is known of a read; [`NO_RACE`] of most.
+    pub(super) race: u32,
     pub(super) short: Short,
 }
+
+/// Nothing more is known of a request than its cell.
+pub(super) const NO_RACE: u32 = u32::MAX;
 
 impl<K> Cell<K> {
     /// The deadline that it has once it is queued, and the bytes that it takes then.
     pub(super) fn when_queued(&self) -> (Instant, usize) {
         match self.held {
-            Held::Waiting { own_deadline, len } => (own_deadline, len as usize),
+            Held::Waiting { own_deadline, len, .. } => (own_deadline, len as usize),
             _ => (self.deadline, 0),
+        }
+    }
+
+    /// Where it may go, while it waits.
+    pub(super) fn way(&self) -> Way {
+        match self.held {
+            Held::Waiting { way, .. } => way,
+            _ => Way::PRIMARY,
+        }
+    }
+
+    /// What it waits for, while it does.
+    pub(super) fn why(&self) -> Option<Why> {
+        match self.held {
+            Held::Waiting { why, .. } => Some(why),
+            _ => None,
         }
     }
 
@@ -129,6 +152,7 @@ impl<K> Cells<K> {
             timer: None,
             waker: None,
             held: Held::Nothing,
+            race: NO_RACE,
             short: Short::EMPTY,
         });
         self.cells.len() as u32 - 1

@@ -10,8 +10,10 @@ use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::timer::{TimerKey, Wheel};
 
 use super::cell::State;
+use super::choose::Why;
 use super::{CellId, Engine, Outside, Pressure, Stage};
 use crate::error::{Error, ErrorKind, Fate};
+use crate::read::Outcome;
 
 /// Deadlines nearer than this get a timer of their own; in nanoseconds, 50 ms.
 const NEAR_NS: u64 = 50_000_000;
@@ -98,6 +100,7 @@ impl<O: Outside> Engine<O> {
     pub(super) fn rearm(&mut self) {
         let near = self.deadlines.near.next();
         let links = self.links.iter().map(|l| l.timer).min().unwrap_or(Instant::NEVER);
+        let near = near.min(self.next_hedge());
         let next = near.min(self.deadlines.sweep_at).min(links);
         if next != self.deadlines.armed {
             self.deadlines.armed = next;
@@ -105,9 +108,22 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// A read was armed: the end of its delay may be the next thing due. Nothing is programmed where the
+    /// placement will call before that anyway, which is nearly always.
+    #[inline]
+    pub(super) fn rearm_hedges(&mut self) {
+        let next = self.races.last_armed();
+        if next < self.deadlines.armed {
+            self.deadlines.armed = next;
+            self.out.arm(next, true);
+        }
+    }
+
     /// Ends what is overdue, and begins what is due, at `now`.
     pub fn handle_deadline(&mut self, now: Instant) {
+        self.now = now;
         self.handle_link_timers(now);
+        self.handle_hedges(now);
         let mut due = std::mem::take(&mut self.deadlines.due);
         self.deadlines.near.expire(now, &mut due);
         if self.deadlines.sweep_at <= now {
@@ -145,6 +161,7 @@ impl<O: Outside> Engine<O> {
         let timer = cell.timer.take();
         let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
         let (_, len) = cell.when_queued();
+        let (way, why) = (cell.way(), cell.why());
         let stage = match state {
             State::InFlight => self.links[at.0 as usize].stage(ordinal),
             State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,
@@ -155,15 +172,18 @@ impl<O: Outside> Engine<O> {
             self.deadlines.cancel(timer);
         }
         self.counters.timeouts += 1;
-        let error = self.timeout_error(now, at, stage, pressure);
+        let mut error = self.timeout_error(now, at, stage, pressure);
+        if why == Some(Why::Sample) && state == State::Waiting {
+            error = no_healthy_endpoint();
+        }
         self.fail(id, error);
         match state {
-            State::Waiting => self.leave_queue(len),
+            State::Waiting => self.leave_queue(way, len),
             State::Admitted => {
                 self.links[at.0 as usize].reserved -= 1;
-                self.admit();
+                self.admit(now);
             }
-            _ => self.mark_dead(at, ordinal),
+            _ => self.mark_all_dead(now, id, at, ordinal, Some(Outcome::BothFailed)),
         }
     }
 
@@ -190,6 +210,12 @@ impl<O: Outside> Engine<O> {
         };
         let diagnostics = self.diagnostics(now, at, stage, pressure);
         let error = Error::new(kind, fate, text).with_diagnostics(diagnostics);
-        error.with_node(&self.options.endpoint)
+        error.with_node(&self.links[at.0 as usize].profile.endpoint)
     }
+}
+
+///
+fn no_healthy_endpoint() -> Error {
+    let text = "no healthy eligible endpoint: every candidate owes the answer to a PING for 1 s";
+    Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
 }

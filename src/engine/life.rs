@@ -7,14 +7,19 @@ use std::time::Duration;
 use hedgerow_runtime::time::Instant;
 
 use super::cell::State;
+use super::check::Check;
 use super::link::{Link, LinkState};
+use super::receive::copy_of;
 use super::{
     ConnectionState, Diagnostics, Engine, Line, LinkId, ObserverId, Outside, Pressure, Stage,
     StateChange,
 };
-use crate::connection::{Handshake, InFlight, Owner, SetupProgress};
+use crate::config::Endpoint;
+use crate::connection::{Handshake, InFlight, SetupProgress};
 use crate::error::{Error, ErrorKind, Fate};
+use crate::read::{Estimate, ReadFrom};
 use crate::resp::{Decoder, Frame, Protocol};
+use crate::topology::Role;
 
 /// A connection that was up this long has proven itself: the back-off starts anew.
 const PROVEN_AFTER: Duration = Duration::from_secs(1);
@@ -23,23 +28,31 @@ const PROVEN_AFTER: Duration = Duration::from_secs(1);
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl<O: Outside> Engine<O> {
-    /// Begins to connect every link.
+    /// Begins to connect the primary, and the replicas if reads go there unless told otherwise.
     pub fn start(&mut self, now: Instant) {
-        for at in 0..self.links.len() {
+        for at in self.primary.clone() {
             self.connect(now, LinkId(at as u32));
+        }
+        if self.options.read_from.from.uses_replicas() {
+            self.start_replicas(now);
         }
         self.rearm();
     }
 
-    /// Whether any link takes commands now.
+    /// Whether any link to the primary takes commands now.
     pub fn is_connected(&self) -> bool {
-        self.links.iter().any(Link::is_ready)
+        self.primaries().iter().any(Link::is_ready)
     }
 
-    /// Why no link will ever take commands again, if all were given up.
+    /// The links to the primary.
+    fn primaries(&self) -> &[Link] {
+        &self.links[self.primary.clone()]
+    }
+
+    /// Why no link to the primary will ever take commands again, if all were given up.
     pub(super) fn given_up(&self) -> Option<&Error> {
         let mut last = None;
-        for link in &self.links {
+        for link in self.primaries() {
             match &link.state {
                 LinkState::Failed(error) => last = Some(error),
                 _ => return None,
@@ -53,7 +66,7 @@ impl<O: Outside> Engine<O> {
         if let Some(error) = &self.first_failure {
             return Ok(Err(error.clone()));
         }
-        let Some(missing) = self.links.iter().find(|link| !link.is_ready()) else {
+        let Some(missing) = self.primaries().iter().find(|link| !link.is_ready()) else {
             return Ok(Ok(()));
         };
         // All were up and one is lost again, before the caller could look: nothing would wake it.
@@ -70,12 +83,11 @@ impl<O: Outside> Engine<O> {
         Err(Waker::noop().clone())
     }
 
-    fn connect(&mut self, now: Instant, at: LinkId) {
+    pub(super) fn connect(&mut self, now: Instant, at: LinkId) {
         let link = &mut self.links[at.0 as usize];
-        let Some(node) = self.topology.node(link.node) else { return };
         link.state = LinkState::Connecting;
         link.timer = Instant::NEVER;
-        let profile = node.profile.clone();
+        let profile = link.profile.clone();
         let by = now + profile.connect_timeout;
         self.out.connect(at, &profile.endpoint, by, profile.keepalive);
         self.tell(at, ConnectionState::Connecting, None);
@@ -99,7 +111,8 @@ impl<O: Outside> Engine<O> {
         link.dead_bytes = 0;
         (link.last_read, link.last_write) = (None, None);
         link.connection.decoder = Decoder::new(Protocol::Resp3, self.options.limits);
-        let (handshake, progress) = Handshake::start(&self.options, &mut link.connection);
+        let (handshake, progress) =
+            Handshake::start(&link.profile, link.role, &mut link.connection);
         link.state = LinkState::SettingUp(handshake);
         // Its replies follow the command timeout.
         let wait = self.options.command_timeout.unwrap_or(self.options.connect_timeout);
@@ -110,7 +123,7 @@ impl<O: Outside> Engine<O> {
     }
 
     fn connect_error(&self, now: Instant, at: LinkId, cause: std::io::Error) -> Error {
-        let endpoint = &self.options.endpoint;
+        let endpoint = self.endpoint(at);
         if cause.kind() != std::io::ErrorKind::TimedOut {
             let text = format!("connecting: {cause}");
             let error = Error::new(ErrorKind::Connect, Fate::NotSent, text).with_source(cause);
@@ -126,7 +139,12 @@ impl<O: Outside> Engine<O> {
             .with_node(endpoint)
     }
 
-    fn mark_dirty(&mut self, at: LinkId) {
+    /// Where a link leads.
+    fn endpoint(&self, at: LinkId) -> &Endpoint {
+        &self.links[at.0 as usize].profile.endpoint
+    }
+
+    pub(super) fn mark_dirty(&mut self, at: LinkId) {
         let link = &mut self.links[at.0 as usize];
         if !link.dirty && !link.connection.out.is_empty() {
             link.dirty = true;
@@ -137,7 +155,7 @@ impl<O: Outside> Engine<O> {
     pub(super) fn on_setup_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {
         let link = &mut self.links[at.0 as usize];
         let LinkState::SettingUp(handshake) = &mut link.state else { return };
-        let progress = handshake.on_reply(frame, &self.options, &mut link.connection);
+        let progress = handshake.on_reply(frame, &link.profile, &mut link.connection);
         if let Some(spoken) = handshake.take_spoken() {
             self.out.log(Line::spoken(spoken));
         }
@@ -148,25 +166,29 @@ impl<O: Outside> Engine<O> {
     fn on_setup_progress(&mut self, now: Instant, at: LinkId, progress: SetupProgress) {
         match progress {
             SetupProgress::Waiting => {}
-            SetupProgress::Ready => self.on_ready(at),
+            SetupProgress::Ready => self.on_ready(now, at),
             SetupProgress::Failed { error, permanent } => {
-                let error = error.with_node(&self.options.endpoint);
+                let error = error.with_node(self.endpoint(at));
                 self.lose(now, at, error, permanent);
             }
         }
     }
 
-    fn on_ready(&mut self, at: LinkId) {
+    fn on_ready(&mut self, now: Instant, at: LinkId) {
         let link = &mut self.links[at.0 as usize];
-        link.state = LinkState::Ready;
-        link.timer = Instant::NEVER;
+        let setup = std::mem::replace(&mut link.state, LinkState::Ready);
+        if let LinkState::SettingUp(handshake) = setup {
+            link.take_learnt(now, handshake.into_learnt());
+        }
+        self.races.forget(at, self.links[at.0 as usize].node);
+        self.links[at.0 as usize].timer = self.next_check(now, at);
         self.mark_dirty(at);
         self.tell(at, ConnectionState::Connected, None);
-        if self.links.iter().all(Link::is_ready) {
+        if self.primaries().iter().all(Link::is_ready) {
             (self.first_failure, self.was_up) = (None, true);
             self.wake_starters();
         }
-        self.admit();
+        self.admit(now);
         self.rearm();
     }
 
@@ -187,7 +209,7 @@ impl<O: Outside> Engine<O> {
             (None, false) => "the server closed the connection".to_owned(),
         };
         let kind = if setting_up { ErrorKind::Handshake } else { ErrorKind::Disconnected };
-        let mut error = Error::new(kind, Fate::Unknown, what).with_node(&self.options.endpoint);
+        let mut error = Error::new(kind, Fate::Unknown, what).with_node(self.endpoint(at));
         if let Some(cause) = cause {
             error = error.with_source(cause);
         }
@@ -210,7 +232,7 @@ impl<O: Outside> Engine<O> {
             .links
             .get(at.0 as usize)
             .is_some_and(|l| matches!(l.state, LinkState::SettingUp(_)));
-        let error = error.with_node(&self.options.endpoint);
+        let error = error.with_node(self.endpoint(at));
         self.lose(now, at, error, setting_up);
     }
 
@@ -221,9 +243,18 @@ impl<O: Outside> Engine<O> {
         if proven {
             link.attempts = 0;
         }
+        // A replica that cannot be had is left alone for a while, one that was lost is not.
+        let cooldown = match link.role {
+            Role::Replica if !link.is_ready() => self.options.replica_refresh_interval,
+            _ => Duration::ZERO,
+        };
         link.up_since = None;
         link.heard = false;
         link.dirty = false;
+        link.check = Check::default();
+        link.estimate = Estimate::UNKNOWN;
+        link.last_ping = None;
+        self.pings -= usize::from(link.pinged.take().is_some());
         link.last_error = Some(error.clone());
         let attempt = link.attempts;
         link.attempts += 1;
@@ -234,19 +265,22 @@ impl<O: Outside> Engine<O> {
             ConnectionState::Failed
         } else {
             link.state = LinkState::Down;
-            link.timer = now + self.options.reconnect.delay(attempt, self.random.f64());
+            let delay = self.options.reconnect.delay(attempt, self.random.f64());
+            link.timer = now + delay.max(cooldown);
             ConnectionState::Disconnected
         };
         self.fail_in_flight(now, at, &error);
         self.tell(at, state, Some(error.clone()));
+        if self.links[at.0 as usize].role == Role::Replica {
+            return self.admit(now);
+        }
         if !self.was_up {
             // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());
             self.wake_starters();
         }
-        if self.given_up().is_some() {
-            self.fail_waiting(&error);
-        }
+        // Those that wait may have to go elsewhere, or have nothing to wait for any more.
+        self.admit(now);
     }
 
     /// Fails what was queued or in flight on a link. Nothing is ever sent again.
@@ -264,24 +298,29 @@ impl<O: Outside> Engine<O> {
         link.connection.out.clear();
         link.dead_bytes = 0;
         for (unit, stage) in in_flight.into_units(unsent) {
-            let Owner::Request(id) = unit.owner else { continue };
+            let Some((id, leg)) = copy_of(unit.owner) else { continue };
             let fate = match stage {
                 Stage::Writing | Stage::AwaitingReply => Fate::Unknown,
                 _ => Fate::NotSent,
             };
             let diagnostics = Diagnostics { stage, ..seen.clone() };
             let error = error.with_fate(fate).with_diagnostics(diagnostics);
-            self.settle(id, error);
+            self.settle(now, id, leg, error);
         }
     }
 
     fn fail_waiting(&mut self, error: &Error) {
-        for id in std::mem::take(&mut self.waiters) {
-            if self.cells.get(id).is_some_and(|c| c.state == State::Waiting) {
+        for from in ReadFrom::ALL {
+            while let Some(id) = self.queues.front(from) {
+                self.queues.pop(from);
+                let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
+                let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
+                    continue;
+                };
+                self.leave_queue(way, len);
                 self.fail(id, error.with_fate(Fate::NotSent));
             }
         }
-        (self.waiting, self.waiting_bytes) = (0, 0);
     }
 
     /// Set-ups that take too long end, attempts that are due begin.
@@ -299,7 +338,15 @@ impl<O: Outside> Engine<O> {
                     let error = self.setup_timeout(now, at);
                     self.lose(now, at, error, false);
                 }
-                _ => {}
+                LinkState::Ready => {
+                    self.ask_role(at);
+                    self.links[at.0 as usize].timer = self.next_check(now, at);
+                }
+                LinkState::Draining(ref error) => {
+                    let error = error.clone();
+                    self.lose(now, at, error, false);
+                }
+                LinkState::Connecting | LinkState::Failed(_) | LinkState::Closed => {}
             }
         }
     }
@@ -311,7 +358,7 @@ impl<O: Outside> Engine<O> {
         Error::new(ErrorKind::Timeout, Fate::NotSent, text)
             .with_timeout(Some(wait))
             .with_diagnostics(self.diagnostics(now, at, Stage::AwaitingReply, self.pressure()))
-            .with_node(&self.options.endpoint)
+            .with_node(self.endpoint(at))
     }
 
     /// Takes no more commands; what is in flight may finish. Answers whether nothing is left.
@@ -360,7 +407,7 @@ impl<O: Outside> Engine<O> {
     }
 
     fn tell(&mut self, at: LinkId, state: ConnectionState, error: Option<Error>) {
-        let endpoint = self.options.endpoint.clone();
+        let endpoint = self.endpoint(at).clone();
         let link = &self.links[at.0 as usize];
         let (class, loud) = (link.class, link.attempts <= 1);
         let change = StateChange { endpoint, link: at, state, error };
@@ -396,7 +443,7 @@ impl<O: Outside> Engine<O> {
     ) -> Diagnostics {
         let seen = Diagnostics { pressure, ..Diagnostics::unavailable(stage) };
         let Some(link) = self.links.get(at.0 as usize) else { return seen };
-        let endpoint = Some(self.options.endpoint.clone());
+        let endpoint = Some(link.profile.endpoint.clone());
         if matches!(stage, Stage::Connecting | Stage::WaitingForCapacity) {
             return Diagnostics { endpoint, ..seen };
         }

@@ -1,12 +1,16 @@
 //! One connection of the engine: its protocol state, its life cycle, what it has to send.
 
+use std::sync::Arc;
+
 use hedgerow_runtime::time::Instant;
 
 use super::Stage;
-use crate::connection::{Connection, Handshake};
+use super::check::Check;
+use crate::config::Options;
+use crate::connection::{Connection, Handshake, Learnt};
 use crate::error::Error;
-use crate::resp::Limits;
-use crate::topology::NodeIndex;
+use crate::read::Estimate;
+use crate::topology::{Node, NodeIndex, Role};
 
 /// Names a link of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +31,8 @@ pub(super) enum LinkState {
     SettingUp(Handshake),
     /// Takes commands.
     Ready,
+    /// Takes no more commands; what is in flight may finish, then it is lost with this error.
+    Draining(Error),
     /// Lost; the next attempt begins when its timer fires.
     Down,
     /// Given up for good.
@@ -37,6 +43,9 @@ pub(super) enum LinkState {
 
 pub(super) struct Link {
     pub(super) node: NodeIndex,
+    pub(super) role: Role,
+    /// Credentials, address and settings.
+    pub(super) profile: Arc<Options>,
     pub(super) class: Class,
     pub(super) state: LinkState,
     pub(super) connection: Connection,
@@ -62,15 +71,26 @@ pub(super) struct Link {
     /// Set-up answers are due by then, or the next attempt begins then.
     pub(super) timer: Instant,
     pub(super) last_error: Option<Error>,
+    /// What the node said of its role.
+    pub(super) check: Check,
+    /// The zone that it said it is in, and whether that is the client's.
+    pub(super) zone: Option<String>,
+    pub(super) same_zone: bool,
+    pub(super) estimate: Estimate,
+    /// When the unanswered PING was queued.
+    pub(super) pinged: Option<Instant>,
+    pub(super) last_ping: Option<Instant>,
 }
 
 impl Link {
-    pub(super) fn new(node: NodeIndex, class: Class, limits: Limits) -> Link {
+    pub(super) fn new(index: NodeIndex, node: &Node, class: Class) -> Link {
         Link {
-            node,
+            node: index,
+            role: node.role,
+            profile: node.profile.clone(),
             class,
             state: LinkState::Down,
-            connection: Connection::new(limits),
+            connection: Connection::new(node.profile.limits),
             dirty: false,
             reserved: 0,
             dead_bytes: 0,
@@ -84,7 +104,23 @@ impl Link {
             handed_at: None,
             timer: Instant::NEVER,
             last_error: None,
+            check: Check::default(),
+            zone: None,
+            same_zone: false,
+            estimate: Estimate::UNKNOWN,
+            pinged: None,
+            last_ping: None,
         }
+    }
+
+    /// What its set-up has learnt of the server.
+    pub(super) fn take_learnt(&mut self, now: Instant, learnt: Learnt) {
+        if let Some(role) = learnt.role {
+            self.check.take(now, role);
+        }
+        let mine = self.profile.client_availability_zone.as_deref();
+        self.same_zone = mine.is_some() && learnt.zone.as_deref() == mine;
+        self.zone = learnt.zone;
     }
 
     #[inline]
@@ -94,7 +130,7 @@ impl Link {
 
     /// Whether bytes may come and go.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, LinkState::Ready | LinkState::SettingUp(_))
+        matches!(self.state, LinkState::Ready | LinkState::SettingUp(_) | LinkState::Draining(_))
     }
 
     #[inline]

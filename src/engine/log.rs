@@ -3,6 +3,7 @@
 
 use super::{Class, ConnectionState, StateChange};
 use crate::connection::Spoken;
+use crate::read::Weather;
 
 /// What is to be said, after the engine was let go.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ enum What {
     Change { change: StateChange, class: Class, loud: bool },
     /// What a set-up settled on.
     Spoken(Spoken),
+    /// What the storm guard says of hedging.
+    Weather(Weather),
 }
 
 impl Line {
@@ -25,10 +28,18 @@ impl Line {
         Line(What::Spoken(spoken))
     }
 
+    pub(super) fn weather(weather: Weather) -> Line {
+        Line(What::Weather(weather))
+    }
+
     /// Hands it to the application's subscriber. Nothing may be borrowed or locked.
     pub(crate) fn say(self) {
         match self.0 {
             What::Change { change, class, loud } => say_change(&change, class, loud),
+            What::Weather(Weather::Clear) => tracing::info!("hedging is on again"),
+            What::Weather(Weather::Storm { reason, .. }) => {
+                tracing::warn!(%reason, "hedging is off until it helps again");
+            }
             What::Spoken(Spoken::Resp3) => tracing::debug!("the server speaks RESP3"),
             What::Spoken(Spoken::AnswersInResp2) => {
                 tracing::info!("the server answers HELLO 3 in RESP2; going on in RESP2");

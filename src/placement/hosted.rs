@@ -33,8 +33,6 @@ use crate::engine::{Engine, Line, LinkId, Outside, Pressure, Received};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::topology::Topology;
 
-/// A hosted engine has one link; `connections: N` are N engines.
-const LINK: LinkId = LinkId(0);
 /// Room for one read, and the size of a receive buffer.
 const READ_MIN: usize = 16 << 10;
 const READ_BUFFER: usize = 64 << 10;
@@ -83,22 +81,23 @@ impl Received for HostRx {
     fn count_copy(&mut self, _n: usize) {}
 }
 
-/// The number of a connection of one lane. What is asked for is done after the lock, on whichever
+/// The number of a connection of one link. What is asked for is done after the lock, on whichever
 /// thread asked, so every step says which connection it means: a step of an earlier one that comes
 /// late touches nothing.
 type Number = u64;
 
 enum Ask {
-    Connect(Number, Endpoint, Instant, Option<Keepalive>),
-    Close(Number),
+    Connect(LinkId, Number, Endpoint, Instant, Option<Keepalive>),
+    Close(LinkId, Number),
 }
 
 /// What the engine asked for under the lock.
 #[derive(Default)]
 pub(crate) struct HostOut {
-    dirty: bool,
-    /// The latest connection.
-    connection: Number,
+    /// Links that have something to send.
+    dirty: Vec<LinkId>,
+    /// The latest connection of each link.
+    connections: Vec<Number>,
     /// Somebody has promised to send.
     promised: bool,
     asks: Vec<Ask>,
@@ -110,6 +109,11 @@ pub(crate) struct HostOut {
 }
 
 impl HostOut {
+    /// Whether this is the latest connection of a link.
+    fn is_latest(&self, link: LinkId, number: Number) -> bool {
+        self.connections.get(link.0 as usize) == Some(&number)
+    }
+
     /// Whether nothing is to be done after the lock but to send.
     #[inline]
     fn is_quiet(&self) -> bool {
@@ -125,15 +129,20 @@ impl Outside for HostOut {
         Instant::now()
     }
 
-    fn dirty(&mut self, _link: LinkId) {
-        self.dirty = true;
+    fn dirty(&mut self, link: LinkId) {
+        self.dirty.push(link);
     }
-    fn connect(&mut self, _: LinkId, to: &Endpoint, by: Instant, keepalive: Option<Keepalive>) {
-        self.connection += 1;
-        self.asks.push(Ask::Connect(self.connection, to.clone(), by, keepalive));
+    fn connect(&mut self, link: LinkId, to: &Endpoint, by: Instant, keepalive: Option<Keepalive>) {
+        let at = link.0 as usize;
+        if at >= self.connections.len() {
+            self.connections.resize(at + 1, 0);
+        }
+        self.connections[at] += 1;
+        self.asks.push(Ask::Connect(link, self.connections[at], to.clone(), by, keepalive));
     }
-    fn close(&mut self, _link: LinkId) {
-        self.asks.push(Ask::Close(self.connection));
+    fn close(&mut self, link: LinkId) {
+        let number = self.connections.get(link.0 as usize).copied().unwrap_or_default();
+        self.asks.push(Ask::Close(link, number));
     }
     fn receive(&mut self, _link: LinkId, _on: bool) {}
     fn arm(&mut self, at: Instant, _fine: bool) {
@@ -172,17 +181,24 @@ impl Sender {
     }
 }
 
-/// One engine with its connection.
-struct Lane {
-    engine: Mutex<Engine<HostOut>>,
+/// The sockets of one link, one after the other.
+struct Wire {
+    link: LinkId,
     sender: Mutex<Sender>,
     /// A flush was asked for while another was under way.
     again: AtomicBool,
+    /// The reader or the connect under way.
+    tasks: Mutex<Vec<(Number, AbortHandle)>>,
+}
+
+/// One engine with its connections.
+struct Lane {
+    engine: Mutex<Engine<HostOut>>,
+    /// By link. Read by every flush, without a lock; only grows.
+    wires: boxcar::Vec<Arc<Wire>>,
     timer: AsyncFd<OwnedFd>,
     /// Which arming is in the timer.
     armed: Mutex<u64>,
-    /// The reader or the connect under way.
-    tasks: Mutex<Vec<(Number, AbortHandle)>>,
     /// The timer's task, which holds the lane until the engine is closed.
     timekeeper: Mutex<Option<AbortHandle>>,
     runtime: Handle,
@@ -216,7 +232,7 @@ impl Todo {
             wakes: std::mem::take(&mut out.wakes),
             lines: std::mem::take(&mut out.lines),
             arm: out.arm.take().map(|at| (out.arms, at)),
-            dirty: out.dirty,
+            dirty: !out.dirty.is_empty(),
             promised: out.promised,
         }
     }
@@ -259,10 +275,10 @@ impl Lane {
     fn act(self: &Arc<Lane>, mut todo: Todo) {
         for ask in todo.asks {
             match ask {
-                Ask::Connect(number, endpoint, by, keepalive) => {
-                    self.begin(number, endpoint, by, keepalive);
+                Ask::Connect(link, number, endpoint, by, keepalive) => {
+                    self.begin(&self.wire(link), number, endpoint, by, keepalive);
                 }
-                Ask::Close(number) => self.hang_up(number),
+                Ask::Close(link, number) => self.wire(link).hang_up(number),
             }
         }
         if todo.closed {
@@ -293,21 +309,41 @@ impl Lane {
 
     // --- Sending -------------------------------------------------------------------------------
 
-    /// Sends what is queued, unless somebody is at it, who then goes on with ours.
+    /// Sends what is queued on any link.
     fn flush(self: &Arc<Lane>) {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst) {
-            let Ok(mut sender) = self.sender.try_lock() else { return };
-            while self.again.swap(false, Ordering::SeqCst) {
-                self.send(&mut sender);
+        loop {
+            let (link, is_last) = {
+                let mut engine = lock(&self.engine);
+                let out = engine.out();
+                out.promised = false;
+                (out.dirty.pop(), out.dirty.is_empty())
+            };
+            let Some(link) = link else { return };
+            match self.wires.get(link.0 as usize) {
+                Some(wire) => self.flush_wire(wire),
+                None => self.flush_wire(&self.wire(link)),
+            }
+            if is_last {
+                return;
             }
         }
     }
 
-    fn send(self: &Arc<Lane>, sender: &mut Sender) {
+    /// Sends what is queued on a link, unless somebody is at it, who then goes on with ours.
+    fn flush_wire(self: &Arc<Lane>, wire: &Arc<Wire>) {
+        wire.again.store(true, Ordering::SeqCst);
+        while wire.again.load(Ordering::SeqCst) {
+            let Ok(mut sender) = wire.sender.try_lock() else { return };
+            while wire.again.swap(false, Ordering::SeqCst) {
+                self.send(wire, &mut sender);
+            }
+        }
+    }
+
+    fn send(self: &Arc<Lane>, wire: &Arc<Wire>, sender: &mut Sender) {
         let Some(half) = sender.half.clone() else { return };
         while !sender.blocked {
-            if sender.batch.is_empty() && !self.take_batch(sender) {
+            if sender.batch.is_empty() && !self.take_batch(wire.link, sender) {
                 return;
             }
             match write(&half, &sender.batch, sender.out) {
@@ -319,10 +355,10 @@ impl Lane {
                         sender.out = 0;
                     }
                     let mut engine = lock(&self.engine);
-                    engine.handle_sent(Instant::now(), LINK, n, idle);
+                    engine.handle_sent(Instant::now(), wire.link, n, idle);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.wait_writable(sender, half.clone())
+                    self.wait_writable(wire.clone(), sender, half.clone())
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => {
@@ -335,12 +371,10 @@ impl Lane {
     }
 
     /// Takes the engine's batch over.
-    fn take_batch(&self, sender: &mut Sender) -> bool {
+    fn take_batch(&self, link: LinkId, sender: &mut Sender) -> bool {
         let mut engine = lock(&self.engine);
-        engine.out().dirty = false;
-        engine.out().promised = false;
         let batch = &mut sender.batch;
-        engine.flush(Instant::now(), LINK, |queued| {
+        engine.flush(Instant::now(), link, |queued| {
             std::mem::swap(batch, queued);
             true
         });
@@ -348,50 +382,68 @@ impl Lane {
     }
 
     #[cold]
-    fn wait_writable(self: &Arc<Lane>, sender: &mut Sender, half: Arc<WriteHalf>) {
+    fn wait_writable(self: &Arc<Lane>, wire: Arc<Wire>, sender: &mut Sender, half: Arc<WriteHalf>) {
         sender.blocked = true;
         let lane = self.clone();
         self.runtime.spawn(async move {
             let _ = half.writable().await;
             {
-                let mut sender = lock(&lane.sender);
+                let mut sender = lock(&wire.sender);
                 if sender.half.as_ref().is_some_and(|h| Arc::ptr_eq(h, &half)) {
                     sender.blocked = false;
                 }
             }
-            lane.flush();
+            lane.flush_wire(&wire);
         });
     }
 
     // --- Connecting and receiving --------------------------------------------------------------
 
+    /// The sockets of a link.
+    fn wire(&self, link: LinkId) -> Arc<Wire> {
+        loop {
+            if let Some(wire) = self.wires.get(link.0 as usize) {
+                return wire.clone();
+            }
+            // Two threads may both add one: each is made for the place that it gets.
+            self.wires.push_with(|at| Arc::new(Wire::new(LinkId(at as u32))));
+        }
+    }
+
     fn begin(
         self: &Arc<Lane>,
+        wire: &Arc<Wire>,
         number: Number,
         endpoint: Endpoint,
         by: Instant,
         keepalive: Option<Keepalive>,
     ) {
-        let weak = Arc::downgrade(self);
+        let (weak, of) = (Arc::downgrade(self), wire.clone());
         let time = by.since(Instant::now());
         let task = self.runtime.spawn(async move {
             let outcome = connect(&endpoint, time, keepalive).await;
             let Some(lane) = weak.upgrade() else { return };
             match outcome {
-                Ok((read, write)) => lane.connected(number, read, write),
+                Ok((read, write)) => lane.connected(&of, number, read, write),
                 Err(error) => lane.with(|engine, now| {
-                    if engine.out().connection == number {
-                        engine.handle_connected(now, LINK, Err(error));
+                    if engine.out().is_latest(of.link, number) {
+                        engine.handle_connected(now, of.link, Err(error));
                     }
                 }),
             }
         });
-        self.keep(number, task.abort_handle());
+        wire.keep(number, task.abort_handle());
     }
 
-    fn connected(self: &Arc<Lane>, number: Number, read: ReadHalf, write: WriteHalf) {
+    fn connected(
+        self: &Arc<Lane>,
+        wire: &Arc<Wire>,
+        number: Number,
+        read: ReadHalf,
+        write: WriteHalf,
+    ) {
         {
-            let mut sender = lock(&self.sender);
+            let mut sender = lock(&wire.sender);
             if sender.is_past(number) {
                 return;
             }
@@ -399,12 +451,34 @@ impl Lane {
         }
         // Told before anything is read: what comes is for an engine that knows of the connection.
         self.with(|engine, now| {
-            if engine.out().connection == number {
-                engine.handle_connected(now, LINK, Ok(()));
+            if engine.out().is_latest(wire.link, number) {
+                engine.handle_connected(now, wire.link, Ok(()));
             }
         });
-        let task = self.runtime.spawn(read_all(Arc::downgrade(self), number, read));
-        self.keep(number, task.abort_handle());
+        let reader = read_all(Arc::downgrade(self), wire.clone(), number, read);
+        let task = self.runtime.spawn(reader);
+        wire.keep(number, task.abort_handle());
+    }
+
+    /// The engine was closed: nothing holds the lane any more but its users.
+    fn retire(&self) {
+        self.wires.iter().for_each(|(_, wire)| wire.hang_up(Number::MAX));
+        if let Some(task) = lock(&self.timekeeper).take() {
+            task.abort();
+        }
+    }
+
+    fn runtime_ended(self: &Arc<Lane>) {
+        let text = "the tokio runtime that this client lived in has ended";
+        let error = Error::new(ErrorKind::Runtime, Fate::Unknown, text);
+        self.with(|engine, now| engine.close_with(now, error));
+    }
+}
+
+impl Wire {
+    fn new(link: LinkId) -> Wire {
+        let (sender, again, tasks) = Default::default();
+        Wire { link, sender, again, tasks }
     }
 
     fn keep(&self, number: Number, task: AbortHandle) {
@@ -441,20 +515,6 @@ impl Lane {
             *sender = Sender { number, over: true, ..Sender::default() };
         }
     }
-
-    /// The engine was closed: nothing holds the lane any more but its users.
-    fn retire(&self) {
-        self.hang_up(Number::MAX);
-        if let Some(task) = lock(&self.timekeeper).take() {
-            task.abort();
-        }
-    }
-
-    fn runtime_ended(self: &Arc<Lane>) {
-        let text = "the tokio runtime that this client lived in has ended";
-        let error = Error::new(ErrorKind::Runtime, Fate::Unknown, text);
-        self.with(|engine, now| engine.close_with(now, error));
-    }
 }
 
 /// Sends from `out` on; returns how much the system took.
@@ -478,7 +538,7 @@ fn write(half: &WriteHalf, batch: &Batch, out: usize) -> io::Result<usize> {
 }
 
 /// Reads one connection to its end.
-async fn read_all(weak: Weak<Lane>, number: Number, mut half: ReadHalf) {
+async fn read_all(weak: Weak<Lane>, wire: Arc<Wire>, number: Number, mut half: ReadHalf) {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let mut need = 0;
     let cause = loop {
@@ -489,13 +549,13 @@ async fn read_all(weak: Weak<Lane>, number: Number, mut half: ReadHalf) {
             Err(error) => break Some(error),
         }
         let Some(lane) = weak.upgrade() else { return };
-        need = lane.received(number, &mut buffer);
+        need = lane.received(wire.link, number, &mut buffer);
     };
     if let Some(lane) = weak.upgrade() {
-        lane.end_sending(number);
+        wire.end_sending(number);
         lane.with(|engine, now| {
-            if engine.out().connection == number {
-                engine.handle_closed(now, LINK, cause);
+            if engine.out().is_latest(wire.link, number) {
+                engine.handle_closed(now, wire.link, cause);
             }
         });
     }
@@ -511,12 +571,12 @@ fn make_room(buffer: &mut BytesMut, need: usize) {
 
 impl Lane {
     /// Shows the engine what came; answers how much its next frame needs.
-    fn received(self: &Arc<Lane>, number: Number, buffer: &mut BytesMut) -> usize {
+    fn received(self: &Arc<Lane>, link: LinkId, number: Number, buffer: &mut BytesMut) -> usize {
         let capacity = buffer.capacity();
         let mut rx = HostRx { bytes: Chunk::Open(std::mem::take(buffer)), capacity };
         let progress = self.drive(|engine, now| {
-            if engine.out().connection == number {
-                engine.handle_bytes(now, LINK, &mut rx)
+            if engine.out().is_latest(link, number) {
+                engine.handle_bytes(now, link, &mut rx)
             } else {
                 Progress { consumed: rx.bytes().len(), need: 0 }
             }
@@ -604,11 +664,9 @@ impl HostPlace {
         let engine = Engine::new(HostOut::default(), topology, now, fastrand::u64(..));
         let lane = Arc::new(Lane {
             engine: Mutex::new(engine),
-            sender: Mutex::default(),
-            again: AtomicBool::new(false),
+            wires: boxcar::Vec::new(),
             timer,
             armed: Mutex::new(0),
-            tasks: Mutex::default(),
             timekeeper: Mutex::default(),
             runtime: runtime.clone(),
         });
@@ -666,10 +724,13 @@ impl Place for HostPlace {
         let now = Instant::coarse();
         let mut engine = lock(&self.lane.engine);
         let value = f(&mut engine, now);
-        let mut dirty = engine.out().dirty;
-        if dirty && engine.replies_due(LINK) {
-            duty.promised = !std::mem::replace(&mut engine.out().promised, true);
-            dirty = false;
+        let mut dirty = false;
+        if let Some(link) = engine.out().dirty.last().copied() {
+            // The latest is the one that was just queued on, unless that was dirty before.
+            dirty = !engine.replies_due(link);
+            if !dirty {
+                duty.promised = !std::mem::replace(&mut engine.out().promised, true);
+            }
         }
         let todo = (!engine.out().is_quiet()).then(|| Todo::take(&mut engine));
         drop(engine);

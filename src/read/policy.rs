@@ -62,6 +62,17 @@ impl ReadFrom {
     /// How many policies there are.
     pub(crate) const COUNT: usize = WORDS.len();
 
+    /// All of them.
+    pub(crate) const ALL: [ReadFrom; ReadFrom::COUNT] = {
+        let mut all = [ReadFrom::Primary; ReadFrom::COUNT];
+        let mut index = 0;
+        while index < ReadFrom::COUNT {
+            all[index] = WORDS[index].0;
+            index += 1;
+        }
+        all
+    };
+
     /// Its number, below [`ReadFrom::COUNT`].
     pub(crate) const fn index(self) -> usize {
         self as usize
@@ -185,7 +196,7 @@ mod tests {
     fn roles_come_in_their_order() {
         let primaries = vec!["near primary", "far primary"];
         let (linked, unlinked) = (vec!["near", "far"], vec!["near unlinked", "far unlinked"]);
-        assert_eq!(order(ReadFrom::Primary), [primaries.clone()]);
+        assert_eq!(order(ReadFrom::Primary), std::slice::from_ref(&primaries));
         assert_eq!(order(ReadFrom::Replica), [linked.clone(), unlinked.clone()]);
         let preferred = [primaries.clone(), linked.clone(), unlinked.clone()];
         assert_eq!(order(ReadFrom::PrimaryPreferred), preferred);

@@ -1,21 +1,16 @@
 //! Where a command goes, and what an error reply means. Pure decisions, without any state of their
-//! own: `pick` before a command is queued, `verdict` after it was answered with an error.
+//! own: `Way::of` before a command is queued, `verdict` after it was answered with an error.
 
 mod verdict;
+mod way;
 
-pub(crate) use verdict::{Verdict, verdict};
+pub(crate) use verdict::{Verdict, is_final, verdict};
+pub(crate) use way::{Cursor, PinId, View, Way};
 
-use crate::topology::{NodeIndex, Topology};
+use crate::topology::{NodeIndex, Role, Topology};
 
-/// Where a command is to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// The node.
-    pub(crate) node: NodeIndex,
-}
-
-/// Chooses the node. A standalone server is its own only choice.
-#[inline]
-pub(crate) fn pick(_topology: &Topology) -> Target {
-    Target { node: NodeIndex(0) }
+/// The node that takes what only a primary may serve. A snapshot has one; the first node stands in.
+pub(crate) fn primary(topology: &Topology) -> NodeIndex {
+    let mut primaries = topology.nodes().filter(|(_, node)| node.role == Role::Primary);
+    primaries.next().map_or(NodeIndex(0), |(index, _)| index)
 }

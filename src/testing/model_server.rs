@@ -37,6 +37,8 @@ pub enum Reaction {
     RunAndReset,
     /// Ends the connection without running it.
     Close,
+    /// Does not run it, and ends the connection so much later.
+    CloseAfter(Duration),
     /// Runs it, sends the answer's first bytes (so many, at most all), and the rest a moment later.
     SplitAt(usize),
     /// Runs it, answers, and ends the connection.
@@ -45,6 +47,8 @@ pub enum Reaction {
     Silence,
     /// Does not run it, and sends these bytes as its answer.
     Answer(Vec<u8>),
+    /// As [`Reaction::Answer`], so much later.
+    AnswerAfter(Duration, Vec<u8>),
     /// Sends these bytes (a push frame, an attribute), then runs it and answers.
     Before(Vec<u8>),
     /// Runs it and answers; then reads nothing for so long, as a process that was stopped.
@@ -81,11 +85,15 @@ pub struct Seen {
     pub ran: bool,
 }
 
+/// Values by database and key.
+type Values = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+
 type Rule = Box<dyn FnMut(&Asked<'_>) -> Reaction>;
 
-/// A server of strings in memory: GET, SET, DEL, INCR, ECHO, PING, and what a connection's set-up
-/// asks (HELLO, AUTH, SELECT, CLIENT). It records what it read, and misbehaves by a rule of the
-/// test. Clones are the same server.
+/// A server of strings in memory: GET, SET, DEL, INCR, SCAN, ECHO, PING, and what a connection's set-up
+/// asks (HELLO, AUTH, SELECT, CLIENT, ROLE, INFO). It is a primary, or a replica that
+/// [`Simulation::replica`](super::Simulation::replica) made. It records what it read, and misbehaves by a
+/// rule of the test. Clones are the same server.
 ///
 /// It runs on the simulation's clock, and belongs to its [`Simulation`](super::Simulation).
 #[derive(Clone)]
@@ -100,7 +108,13 @@ struct Model {
     log: Log,
     guests: BTreeMap<ConnId, Guest>,
     connections: u64,
-    values: BTreeMap<(u32, Vec<u8>), Vec<u8>>,
+    /// A replica's are those of its primary.
+    values: Rc<RefCell<Values>>,
+    /// Its link to its primary is up; `None` for a primary.
+    replica: Option<bool>,
+    /// Bytes of the replication stream.
+    offset: u64,
+    zone: Option<String>,
     password: Option<String>,
     resp3: bool,
     /// How long a request takes.
@@ -131,7 +145,10 @@ impl ModelServer {
             log,
             guests: BTreeMap::new(),
             connections: 0,
-            values: BTreeMap::new(),
+            values: Rc::default(),
+            replica: None,
+            offset: 0,
+            zone: None,
             password: None,
             resp3: true,
             takes: Duration::from_micros(2),
@@ -143,6 +160,39 @@ impl ModelServer {
         let server = ModelServer { net: net.clone(), at, model };
         server.resume();
         server
+    }
+
+    /// Makes it a replica of `primary`, whose values it has at once.
+    pub(super) fn follow(&self, primary: &ModelServer) {
+        let values = primary.model.borrow().values.clone();
+        let mut model = self.model.borrow_mut();
+        (model.values, model.replica) = (values, Some(true));
+    }
+
+    /// Makes a replica a primary, as a failover does: ROLE says so from now on.
+    pub fn promote(&self) {
+        self.model.borrow_mut().replica = None;
+    }
+
+    /// Whether a replica's link to its primary is up, default `true`.
+    pub fn set_linked(&self, linked: bool) {
+        let mut model = self.model.borrow_mut();
+        model.replica = model.replica.map(|_| linked);
+    }
+
+    /// Bytes of the replication stream that it has sent, or taken, as ROLE tells; default 0.
+    pub fn set_offset(&self, offset: u64) {
+        self.model.borrow_mut().offset = offset;
+    }
+
+    /// The zone that HELLO and INFO name, default none.
+    pub fn set_zone(&self, zone: impl Into<String>) {
+        self.model.borrow_mut().zone = Some(zone.into());
+    }
+
+    /// How often a command (in capitals) was read so far, whatever became of it.
+    pub fn count(&self, name: &str) -> usize {
+        self.model.borrow().seen.iter().filter(|seen| seen.name == name).count()
     }
 
     /// Where it listens.
@@ -197,9 +247,17 @@ impl ModelServer {
         self.net.cut(self.at);
     }
 
+    /// Sets the value under `key` in database 0, without a client.
+    pub fn set_value(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let values = self.model.borrow().values.clone();
+        values.borrow_mut().insert((0, key.as_ref().to_vec()), value.as_ref().to_vec());
+    }
+
     /// The value under `key` in database 0.
     pub fn value(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
-        self.model.borrow().values.get(&(0, key.as_ref().to_vec())).cloned()
+        let values = self.model.borrow().values.clone();
+        let values = values.borrow();
+        values.get(&(0, key.as_ref().to_vec())).cloned()
     }
 
     /// All whole requests it has read, in order, set-up included.
@@ -298,7 +356,13 @@ impl Model {
         let asked = Asked { at: now, connection: guest.number, number: guest.asked, args: &args };
         guest.asked += 1;
         let reaction = self.rule.as_mut().map_or(Reaction::Serve, |rule| rule(&asked));
-        let runs = !matches!(reaction, Reaction::Close | Reaction::Answer(_));
+        let runs = !matches!(
+            reaction,
+            Reaction::Close
+                | Reaction::CloseAfter(_)
+                | Reaction::Answer(_)
+                | Reaction::AnswerAfter(..)
+        );
         self.record(&asked, runs);
         let mut answer = Vec::new();
         if runs {
@@ -309,6 +373,11 @@ impl Model {
             Reaction::Serve => out.send(conn, takes, answer),
             Reaction::ServeAfter(more) => out.send(conn, takes + more, answer),
             Reaction::Answer(bytes) => out.send(conn, takes, bytes),
+            Reaction::AnswerAfter(more, bytes) => out.send(conn, takes + more, bytes),
+            Reaction::CloseAfter(more) => {
+                out.end(conn, takes + more);
+                guest.over = true;
+            }
             Reaction::Before(bytes) => {
                 out.send(conn, takes, bytes);
                 out.send(conn, takes, answer);
@@ -380,29 +449,81 @@ impl Model {
                 _ => reply::error(out, "ERR DB index is out of range"),
             },
             (b"CLIENT", _) => reply::ok(out),
+            (b"ROLE", 1) => self.role(out),
+            (b"INFO", _) => reply::bulk(out, self.info().as_bytes()),
             (b"PING", 1) => reply::simple(out, "PONG"),
             (b"PING" | b"ECHO", 2) => reply::bulk(out, word(1)),
             (b"GET", 2) => {
-                let value = self.values.get(&at).map(Vec::as_slice);
-                reply::bulk_or_null(out, guest.protocol, value);
+                let values = self.values.borrow();
+                reply::bulk_or_null(out, guest.protocol, values.get(&at).map(Vec::as_slice));
+            }
+            (b"SCAN", 2..) => self.scan(guest.database, number(word(1)).unwrap_or(0), out),
+            (b"SET" | b"DEL" | b"INCR", 2..) if self.replica.is_some() => {
+                reply::error(out, "READONLY You can't write against a read only replica.");
             }
             (b"SET", 3) => {
-                self.values.insert(at, word(2).to_vec());
+                self.values.borrow_mut().insert(at, word(2).to_vec());
                 reply::ok(out);
             }
-            (b"DEL", 2) => reply::int(out, i64::from(self.values.remove(&at).is_some())),
-            (b"INCR", 2) => match self.values.get(&at).map_or(Some(0), |v| number(v)) {
-                Some(value) => {
-                    let value = value.wrapping_add(1);
-                    self.values.insert(at, value.to_string().into_bytes());
-                    reply::int(out, value);
+            (b"DEL", 2) => {
+                let gone = self.values.borrow_mut().remove(&at).is_some();
+                reply::int(out, i64::from(gone));
+            }
+            (b"INCR", 2) => {
+                let mut values = self.values.borrow_mut();
+                let value = values.get(&at).map_or(Some(0), |v| number(v));
+                match value.map(|value| value.wrapping_add(1)) {
+                    Some(value) => {
+                        values.insert(at, value.to_string().into_bytes());
+                        reply::int(out, value);
+                    }
+                    None => reply::error(out, "ERR value is not an integer or out of range"),
                 }
-                None => reply::error(out, "ERR value is not an integer or out of range"),
-            },
+            }
             _ => {
                 let name = String::from_utf8_lossy(word(0));
                 reply::error(out, &format!("ERR unknown command '{name}'"));
             }
+        }
+    }
+
+    fn role(&self, out: &mut Vec<u8>) {
+        let offset = i64::try_from(self.offset).unwrap_or(i64::MAX);
+        match self.replica {
+            None => {
+                reply::array(out, 3);
+                reply::bulk(out, b"master");
+                reply::int(out, offset);
+                reply::array(out, 0);
+            }
+            Some(linked) => {
+                reply::array(out, 5);
+                reply::bulk(out, b"slave");
+                reply::bulk(out, b"10.0.0.1");
+                reply::int(out, 6379);
+                reply::bulk(out, if linked { b"connected" } else { b"connect" });
+                reply::int(out, offset);
+            }
+        }
+    }
+
+    fn info(&self) -> String {
+        let zone = self.zone.iter().map(|zone| format!("availability_zone:{zone}\r\n"));
+        format!("# Server\r\nredis_version:7.2.4\r\n{}", zone.collect::<String>())
+    }
+
+    /// One key a page; the cursor is how many came before.
+    fn scan(&self, database: u32, cursor: i64, out: &mut Vec<u8>) {
+        let values = self.values.borrow();
+        let at = usize::try_from(cursor).unwrap_or(0);
+        let mut keys = values.keys().filter(|(of, _)| *of == database).skip(at);
+        let key = keys.next();
+        let next = if keys.next().is_some() { at + 1 } else { 0 };
+        reply::array(out, 2);
+        reply::bulk(out, next.to_string().as_bytes());
+        reply::array(out, usize::from(key.is_some()));
+        if let Some((_, key)) = key {
+            reply::bulk(out, key);
         }
     }
 
@@ -424,7 +545,11 @@ impl Model {
             return reply::error(out, "NOAUTH HELLO must be called with the client authenticated");
         }
         guest.protocol = protocol;
-        reply::map(out, protocol, 2);
+        reply::map(out, protocol, 2 + usize::from(self.zone.is_some()));
+        if let Some(zone) = &self.zone {
+            reply::bulk(out, b"availability_zone");
+            reply::bulk(out, zone.as_bytes());
+        }
         reply::bulk(out, b"server");
         reply::bulk(out, b"redis");
         reply::bulk(out, b"proto");

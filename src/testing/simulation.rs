@@ -94,6 +94,13 @@ impl Simulation {
         ModelServer::start(&self.net, at, self.log.clone())
     }
 
+    /// A new replica of `primary`, at the next address. It has the primary's values at once.
+    pub fn replica(&self, primary: &ModelServer) -> ModelServer {
+        let server = self.server();
+        server.follow(primary);
+        server
+    }
+
     /// The network, for what servers and faults do not say.
     pub fn net(&self) -> &SimNet {
         &self.net

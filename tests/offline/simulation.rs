@@ -3,6 +3,8 @@
 mod books;
 mod clock;
 mod golden;
+mod races;
+mod reads;
 mod traps;
 mod workload;
 
@@ -18,27 +20,17 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// What is wrong with a seed, with the line that replays it.
-fn complaint(seed: u64) -> Option<String> {
-    let run = std::panic::catch_unwind(|| workload::run(seed));
-    let wrong = match run {
-        Ok(run) => run.wrong,
-        Err(_) => vec!["it panicked".to_owned()],
+/// Runs all seeds, or the one that is asked for, on every cpu. `run` answers what is wrong with one; the
+/// complaint has the line that replays it.
+fn each_seed(test: &str, run: impl Fn(u64) -> Vec<String> + Sync + std::panic::RefUnwindSafe) {
+    let complaint = |seed: u64| {
+        let wrong = std::panic::catch_unwind(|| run(seed));
+        let wrong = wrong.unwrap_or_else(|_| vec!["it panicked".to_owned()]);
+        let replay = format!("{SEED}={seed} cargo test --test offline simulation::{test}");
+        (!wrong.is_empty()).then(|| format!("{replay}\n    {}\n", wrong.join("\n    ")))
     };
-    let replay = format!("{SEED}={seed} cargo test --test offline simulation::any_seed");
-    (!wrong.is_empty()).then(|| format!("{replay}\n    {}\n", wrong.join("\n    ")))
-}
-
-/// Design 8.; trap 13. Fails if under any mixture of faults a reply reaches
-/// another's request, a link reorders, a command is sent twice, a request outlives its deadline, a
-/// fate is a lie, the kernel is misused, or anything is left behind.
-#[test]
-fn any_seed() {
     if let Some(seed) = number(SEED) {
-        println!("{:?}", workload::Plan::new(seed));
-        let run = workload::run(seed);
-        println!("{}; {} values, {} others", run.report, run.values, run.failures);
-        assert!(run.wrong.is_empty(), "seed {seed}:\n{}", run.wrong.join("\n"));
+        assert_eq!(run(seed), Vec::<String>::new(), "seed {seed}");
         return;
     }
     let (seeds, next) = (number(SEEDS).unwrap_or(1_000), AtomicU64::new(0));
@@ -52,13 +44,48 @@ fn any_seed() {
                     if seed >= seeds {
                         break;
                     }
-                    wrong.lock().expect("no holder panics").extend(complaint(seed));
+                    let complaint = complaint(seed);
+                    wrong.lock().expect("no holder panics").extend(complaint);
                 }
             });
         }
     });
     let wrong = wrong.into_inner().expect("no holder panics");
     assert!(wrong.is_empty(), "{} of {seeds} seeds fail:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Design 8.; trap 13. Fails if under any mixture of faults a reply reaches
+/// another's request, a link reorders, a command is sent twice, a request outlives its deadline, a
+/// fate is a lie, the kernel is misused, or anything is left behind.
+#[test]
+fn any_seed() {
+    each_seed("any_seed", |seed| {
+        let run = workload::run(seed);
+        if number(SEED).is_some() {
+            println!("{:?}", workload::Plan::new(seed));
+            println!("{}; {} values, {} others", run.report, run.values, run.failures);
+        }
+        run.wrong
+    });
+}
+
+/// Design 8.; trap 20. Fails if with hedging on, under any mixture of faults, a read
+/// gets another key's value or outlives its deadline, a write goes out twice or to a replica, the budget is
+/// exceeded, or anything is left behind.
+#[test]
+fn any_race() {
+    let hedges = AtomicU64::new(0);
+    each_seed("any_race", |seed| {
+        let plan = races::Plan::new(seed);
+        if number(SEED).is_some() {
+            println!("{plan:?}");
+        }
+        let (wrong, sent) = races::run(plan);
+        hedges.fetch_add(sent, Ordering::Relaxed);
+        wrong
+    });
+    let hedges = hedges.into_inner();
+    assert!(number(SEED).is_some() || hedges > 500, "only {hedges} hedges in all runs");
 }
 
 /// Design 8. Fails if anything but the seed decides what a client does.

@@ -1,0 +1,157 @@
+//! What is asked of connections besides commands: whether a replica still is one, how far
+//! it is behind, and how long its PING takes.
+
+use std::time::Duration;
+
+use hedgerow_runtime::time::Instant;
+
+use super::link::LinkState;
+use super::{Engine, LinkId, Outside};
+use crate::command::Encoded;
+use crate::connection::{Owner, RoleReply, not_a_replica};
+use crate::error::Error;
+use crate::resp::{Frame, encode};
+use crate::topology::Role;
+
+/// Times a check may be late until its connection serves no more reads: under load an answer waits
+/// behind others.
+const LATE: u32 = 2;
+
+/// What a node said of its role on one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Check {
+    /// When it last said what it is to be.
+    pub(super) at: Option<Instant>,
+    /// ROLE is on its way.
+    pub(super) asked: bool,
+    /// A replica's own link to its primary is up.
+    pub(super) linked: bool,
+    pub(super) offset: Option<u64>,
+}
+
+impl Check {
+    pub(super) fn take(&mut self, now: Instant, reply: RoleReply) {
+        *self = Check {
+            at: Some(now),
+            asked: false,
+            linked: reply.linked,
+            offset: reply.offset.or(self.offset),
+        };
+    }
+}
+
+impl<O: Outside> Engine<O> {
+    /// Queues words of the client's own on a link.
+    pub(super) fn say(&mut self, at: LinkId, owner: Owner, words: &[&[u8]]) {
+        let mut bytes = Vec::new();
+        encode::command(&mut bytes, words);
+        self.links[at.0 as usize].connection.enqueue(&Encoded::Short(&bytes), owner, 1);
+        self.mark_dirty(at);
+    }
+
+    /// Begins to connect the replicas, once, when reads first may go there.
+    pub(super) fn start_replicas(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.replicas_started, true) {
+            return;
+        }
+        for at in 0..self.links.len() {
+            if self.links[at].role == Role::Replica {
+                self.connect(now, LinkId(at as u32));
+            }
+        }
+        self.rearm();
+    }
+
+    /// From now on the primary is asked for its offset, too.
+    pub(super) fn track_lag(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.tracks_lag, true) {
+            for at in self.primary.clone() {
+                self.links[at].timer = self.links[at].timer.min(now);
+            }
+            self.handle_link_timers(now);
+            self.rearm();
+        }
+    }
+
+    /// Whether a replica's last answer to ROLE still holds. With an interval of zero it holds at the very
+    /// moment only, so this asks.
+    pub(super) fn is_checked(&mut self, now: Instant, at: usize) -> bool {
+        let interval = self.options.replica_refresh_interval;
+        let check = self.links[at].check;
+        if interval.is_zero() {
+            let holds = check.at == Some(now);
+            if !holds {
+                self.ask_role(LinkId(at as u32));
+            }
+            return holds;
+        }
+        check.at.is_some_and(|last| now.since(last) < interval * LATE)
+    }
+
+    /// Sends ROLE, unless that is on its way.
+    pub(super) fn ask_role(&mut self, at: LinkId) {
+        let check = &mut self.links[at.0 as usize].check;
+        if !std::mem::replace(&mut check.asked, true) {
+            self.say(at, Owner::Role, &[b"ROLE"]);
+        }
+    }
+
+    /// When the next ROLE is due on a link that just had one.
+    pub(super) fn next_check(&self, now: Instant, at: LinkId) -> Instant {
+        let interval = self.options.replica_refresh_interval;
+        let wanted = match self.links[at.0 as usize].role {
+            Role::Replica => true,
+            Role::Primary => self.tracks_lag,
+        };
+        if wanted && !interval.is_zero() { now + interval } else { Instant::NEVER }
+    }
+
+    pub(super) fn on_role_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {
+        let link = &mut self.links[at.0 as usize];
+        link.check.asked = false;
+        match (RoleReply::of(&frame), link.role) {
+            (Some(reply), role) if reply.role == Some(role) => link.check.take(now, reply),
+            // A primary that is none any more says so to the next write.
+            (_, Role::Primary) => {}
+            (reply, Role::Replica) => {
+                let error = not_a_replica(reply).with_node(&link.profile.endpoint);
+                self.retire(now, at, error);
+            }
+        }
+        self.admit(now);
+    }
+
+    pub(super) fn on_pong(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) {
+        let link = &mut self.links[at.0 as usize];
+        if let Some(sent) = link.pinged.take() {
+            self.pings -= 1;
+            if frame.is_error() {
+                link.estimate.forget();
+            } else {
+                link.estimate.record(now, now.since(sent));
+            }
+        }
+        self.admit(now);
+    }
+
+    /// Takes no more commands on a link; when what is in flight has its replies the connection ends
+    ///
+    fn retire(&mut self, now: Instant, at: LinkId, error: Error) {
+        let link = &mut self.links[at.0 as usize];
+        if link.connection.in_flight.is_empty() {
+            return self.lose(now, at, error, false);
+        }
+        let time = self.options.command_timeout.unwrap_or(Duration::from_secs(30));
+        link.timer = now + time;
+        link.state = LinkState::Draining(error);
+        self.rearm();
+    }
+
+    /// Bytes by which a replica was behind when both were last asked.
+    pub(super) fn lag(&self, at: usize) -> Option<u64> {
+        let offset = self.links[at].check.offset?;
+        let primaries = &self.links[self.primary.clone()];
+        let primary = primaries.iter().filter_map(|l| l.check.offset).max()?;
+        Some(primary.saturating_sub(offset))
+    }
+}

@@ -1,0 +1,303 @@
+//! Which link a command takes.
+
+use std::time::Duration;
+
+use hedgerow_runtime::time::Instant;
+
+use super::link::{Link, LinkState};
+use super::pin::Pinned;
+use super::{Engine, LinkId, Outside};
+use crate::error::{Error, ErrorKind, Fate};
+use crate::read::{ReadFrom, Standing, nearest};
+use crate::route::{Cursor, PinId, Way};
+use crate::topology::{NodeIndex, Role};
+
+/// PINGs that may be unanswered at a time (R-239; C-19: for each core).
+const PINGS_MAX: usize = 4;
+/// Between two PINGs on a connection.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// What was decided on a command.
+#[derive(Debug)]
+pub(super) enum Chosen {
+    /// It takes this link, which has room.
+    Link(LinkId),
+    /// It waits.
+    Wait(Why),
+    /// Waiting would not help.
+    Never(Error),
+}
+
+/// What a command waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// For a connection, or for what a replica says of its role.
+    Connection,
+    /// For the answer to a PING: every candidate owes one.
+    Sample,
+    /// For room in the connections.
+    Room,
+}
+
+/// What a link is to a read.
+enum Look {
+    /// It would serve, at this rank.
+    Serves(u8),
+    /// Not now.
+    Soon(Why),
+    /// Not before something changes.
+    Not,
+}
+
+impl<O: Outside> Engine<O> {
+    /// The link for a command; `except` is a node that it must not go to, with the copy of it there.
+    pub(super) fn choose(&mut self, now: Instant, way: &Way, except: Option<NodeIndex>) -> Chosen {
+        if self.closed || self.draining {
+            return Chosen::Wait(Why::Connection);
+        }
+        if way.is_primary() {
+            return match self.primary_with_room() {
+                Some(link) => Chosen::Link(link),
+                None => match self.given_up() {
+                    Some(error) => Chosen::Never(error.with_fate(Fate::NotSent)),
+                    None if self.is_connected() => Chosen::Wait(Why::Room),
+                    None => Chosen::Wait(Why::Connection),
+                },
+            };
+        }
+        self.start_replicas(now);
+        if way.reads.lag_max.is_some() {
+            self.track_lag(now);
+        }
+        match way.cursor {
+            Cursor::None => self.choose_read(now, way, except),
+            Cursor::Begins(pin) | Cursor::GoesOn(pin) => self.choose_pinned(now, way, pin),
+        }
+    }
+
+    /// The next link to the primary that has room, in turn.
+    #[inline]
+    pub(super) fn primary_with_room(&mut self) -> Option<LinkId> {
+        let max = self.options.in_flight_max;
+        let fits = |l: &Link| l.is_ready() && l.has_room(max);
+        if self.closed || self.draining {
+            return None;
+        }
+        let first = self.primary.start;
+        if let [only] = &self.links[self.primary.clone()] {
+            return fits(only).then_some(LinkId(first as u32));
+        }
+        let count = self.primary.len();
+        for _ in 0..count {
+            let at = first + self.lane;
+            self.lane = if self.lane + 1 == count { 0 } else { self.lane + 1 };
+            if fits(&self.links[at]) {
+                return Some(LinkId(at as u32));
+            }
+        }
+        None
+    }
+
+    fn choose_read(&mut self, now: Instant, way: &Way, except: Option<NodeIndex>) -> Chosen {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        let mut best = u8::MAX;
+        let mut soon = None;
+        for at in 0..self.links.len() {
+            match self.look_at(now, at, way, except) {
+                Look::Serves(rank) => {
+                    if rank < best {
+                        best = rank;
+                        candidates.clear();
+                    }
+                    if rank == best {
+                        candidates.push(LinkId(at as u32));
+                    }
+                }
+                Look::Soon(why) => soon = soon.max(Some(why)),
+                Look::Not => {}
+            }
+        }
+        let chosen = match (&candidates[..], soon) {
+            ([], Some(why)) => Chosen::Wait(why),
+            ([], None) => Chosen::Never(self.no_server(way.reads.from)),
+            // Where every read asks for the role first, the answer is worth waiting for.
+            (_, Some(Why::Connection)) if self.awaits_better_role(way, best) => {
+                Chosen::Wait(Why::Connection)
+            }
+            ([only], _) => Chosen::Link(*only),
+            (several, _) => self.choose_among(now, way.reads.from, several),
+        };
+        self.candidates = candidates;
+        chosen
+    }
+
+    fn look_at(&mut self, now: Instant, at: usize, way: &Way, except: Option<NodeIndex>) -> Look {
+        let link = &self.links[at];
+        let standing =
+            Standing { role: link.role, linked: link.check.linked, same_zone: link.same_zone };
+        let Some(rank) = way.reads.from.rank(standing) else { return Look::Not };
+        if except == Some(link.node) {
+            return Look::Not;
+        }
+        if !link.is_ready() {
+            return if link.is_coming() { Look::Soon(Why::Connection) } else { Look::Not };
+        }
+        if link.role == Role::Replica {
+            if !self.is_checked(now, at) {
+                return Look::Soon(Why::Connection);
+            }
+            if let Some(max) = way.reads.lag_max
+                && self.lag(at).is_none_or(|lag| lag > max.into())
+            {
+                let is_known = self.lag(at).is_some();
+                return if is_known { Look::Not } else { self.awaits_offset() };
+            }
+        }
+        if !self.links[at].has_room(self.options.in_flight_max) {
+            return Look::Soon(Why::Room);
+        }
+        Look::Serves(rank)
+    }
+
+    fn awaits_offset(&self) -> Look {
+        let primaries = &self.links[self.primary.clone()];
+        if primaries.iter().any(|l| l.check.asked) {
+            return Look::Soon(Why::Connection);
+        }
+        Look::Not
+    }
+
+    /// Whether a read that would go to rank `best` waits for a better replica's answer to ROLE.
+    fn awaits_better_role(&self, way: &Way, best: u8) -> bool {
+        let better = |l: &Link| {
+            let standing = Standing { role: l.role, linked: true, same_zone: l.same_zone };
+            l.is_ready()
+                && l.check.asked
+                && l.role == Role::Replica
+                && way.reads.from.rank(standing).is_some_and(|rank| rank < best)
+        };
+        self.options.replica_refresh_interval.is_zero() && self.links.iter().any(better)
+    }
+
+    fn choose_among(&mut self, now: Instant, from: ReadFrom, links: &[LinkId]) -> Chosen {
+        self.turn = self.turn.wrapping_add(1);
+        match from {
+            ReadFrom::Nearest => self.choose_nearest(now, links),
+            ReadFrom::Quickest => {
+                let random = self.random.u64(..);
+                let may = |at: usize| links.contains(&LinkId(at as u32));
+                let link = self.races.choice.pick(now, random, may);
+                Chosen::Link(link.map_or(links[0], |at| LinkId(at as u32)))
+            }
+            _ => Chosen::Link(links[self.turn % links.len()]),
+        }
+    }
+
+    /// The lowest latency by PING. A link with an unanswered PING is out of the question; what was
+    /// never measured, or not for 10 s, is measured first unless all places for that are taken.
+    fn choose_nearest(&mut self, now: Instant, links: &[LinkId]) -> Chosen {
+        for link in links {
+            if self.latency(now, *link).is_none() {
+                self.ping(now, *link);
+            }
+        }
+        self.refresh_one(now, links);
+        let links_free = links.iter().filter(|l| self.links[l.0 as usize].pinged.is_none());
+        let latencies = links_free.clone().map(|l| self.latency(now, *l));
+        match nearest(latencies, self.turn) {
+            Some(index) => match links_free.clone().nth(index) {
+                Some(link) => Chosen::Link(*link),
+                None => Chosen::Wait(Why::Sample),
+            },
+            None => Chosen::Wait(Why::Sample),
+        }
+    }
+
+    fn latency(&self, now: Instant, link: LinkId) -> Option<Duration> {
+        self.links[link.0 as usize].estimate.latency(now)
+    }
+
+    /// Measures again what was measured over a second ago: one at a time, and only while another measured
+    /// one is left to serve meanwhile.
+    fn refresh_one(&mut self, now: Instant, links: &[LinkId]) {
+        let measured = |l: &&LinkId| {
+            self.latency(now, **l).is_some() && self.links[l.0 as usize].pinged.is_none()
+        };
+        let free = links.iter().filter(measured);
+        if free.clone().count() < 2 {
+            return;
+        }
+        let oldest = free.min_by_key(|l| self.links[l.0 as usize].last_ping);
+        if let Some(link) = oldest.copied() {
+            self.ping(now, link);
+        }
+    }
+
+    /// Sends a PING on a link, if the link and the engine may have another one.
+    fn ping(&mut self, now: Instant, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        let too_soon = link.last_ping.is_some_and(|last| now.since(last) < PING_EVERY);
+        if link.pinged.is_some() || too_soon || self.pings >= PINGS_MAX {
+            return;
+        }
+        (link.pinged, link.last_ping) = (Some(now), Some(now));
+        self.pings += 1;
+        self.say(at, crate::connection::Owner::Ping, &[b"PING"]);
+    }
+
+    /// A scan reads from its server; a new one may take another if that is gone.
+    fn choose_pinned(&mut self, now: Instant, way: &Way, pin: PinId) -> Chosen {
+        if let Some(at) = self.pins.get(pin) {
+            let link = &self.links[at.link.0 as usize];
+            if link.number == at.number && link.is_ready() {
+                let has_room = link.has_room(self.options.in_flight_max);
+                return if has_room { Chosen::Link(at.link) } else { Chosen::Wait(Why::Room) };
+            }
+            self.pins.remove(pin);
+        }
+        if let Cursor::GoesOn(_) = way.cursor {
+            return Chosen::Never(cursor_lost());
+        }
+        let chosen = self.choose_read(now, way, None);
+        if let Chosen::Link(link) = chosen {
+            let number = self.links[link.0 as usize].number;
+            self.pins.set(pin, Pinned { link, number });
+        }
+        chosen
+    }
+
+    /// Why no server can take a read.
+    fn no_server(&self, from: ReadFrom) -> Error {
+        let mut text = format!("no server can take the read ({from})");
+        let down = self.links.iter().filter(|link| {
+            let standing = Standing { role: link.role, linked: true, same_zone: true };
+            !link.is_ready() && from.rank(standing).is_some()
+        });
+        for link in down.take(3) {
+            let why = link.last_error.as_ref().map_or("not connected", Error::text);
+            text.push_str(&format!("; {}: {why}", link.profile.endpoint));
+        }
+        Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
+    }
+}
+
+///
+fn cursor_lost() -> Error {
+    let text = "the server that this cursor comes from is gone: begin the scan again with cursor 0";
+    Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
+}
+
+impl Link {
+    /// Whether it may take commands soon: a primary unless it was given up, a replica while its first
+    /// attempt is under way, so that one that is down costs no read its time.
+    fn is_coming(&self) -> bool {
+        match self.role {
+            Role::Primary => !matches!(self.state, LinkState::Failed(_) | LinkState::Closed),
+            Role::Replica => {
+                let begins = matches!(self.state, LinkState::Connecting | LinkState::SettingUp(_));
+                begins && self.last_error.is_none()
+            }
+        }
+    }
+}

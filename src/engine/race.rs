@@ -1,0 +1,349 @@
+//! Reads of which more is known than their place in a connection: those that may be hedged, and those
+//! from whose time a choice is learnt or that are traced.
+//!
+//! A read has one such record beside its cell, from the queueing of its first copy to the end of its
+//! last: the loser of a race may outlive the caller.
+
+use std::collections::VecDeque;
+
+use hedgerow_runtime::time::Instant;
+use hedgerow_runtime::timer::Wheel;
+
+use super::cell::{Cell, NO_RACE, State};
+use super::{CellId, LinkId, ReadCopy};
+use crate::command::Text;
+use crate::error::Error;
+use crate::read::{Choice, Ledger, Outcome, ReadFrom, Tail, Weather};
+use crate::route::Way;
+use crate::topology::NodeIndex;
+
+/// One of the copies of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leg {
+    Original,
+    Hedge,
+}
+
+/// A copy on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) node: NodeIndex,
+    pub(super) link: LinkId,
+    /// Its place in the link's order of units.
+    pub(super) ordinal: u64,
+    pub(super) at: Instant,
+}
+
+/// What is remembered of a read.
+pub(super) struct Race {
+    pub(super) way: Way,
+    /// Its bytes, while another copy may be sent.
+    pub(super) text: Text,
+    /// Bytes of a copy.
+    len: u32,
+    pub(super) original: Sent,
+    pub(super) hedge: Option<Sent>,
+    /// The original failed while its hedge was under way.
+    failed: Option<Error>,
+    /// How it ended is on the books.
+    decided: bool,
+    /// When the caller's reply came.
+    won_at: Option<Instant>,
+}
+
+/// The last answered copies of reads.
+#[derive(Default)]
+struct Trace {
+    copies: VecDeque<ReadCopy>,
+    capacity: usize,
+    dropped: u64,
+}
+
+impl Trace {
+    fn add(&mut self, copy: ReadCopy) {
+        if self.copies.len() >= self.capacity {
+            self.copies.pop_front();
+            self.dropped += 1;
+        }
+        self.copies.push_back(copy);
+    }
+}
+
+/// The reads of an engine.
+pub(super) struct Races {
+    races: Vec<Race>,
+    free: Vec<u32>,
+    /// The decisions; `None` without hedging.
+    pub(super) tail: Option<Tail>,
+    pub(super) choice: Choice,
+    /// Armed reads by the end of their delay. A delay that does not change makes a plain queue of them,
+    /// which costs a read less than a timer; what would come before its end goes into the wheel.
+    due: VecDeque<(Instant, CellId)>,
+    /// Reads that ask again, or whose delay became shorter.
+    again: Wheel<(CellId, bool)>,
+    trace: Trace,
+    /// Copies that lost while they were queued: they need not be sent.
+    pub(super) lost: Vec<(LinkId, u64)>,
+    /// What the guard says, if that has changed.
+    pub(super) change: Option<Weather>,
+}
+
+impl Races {
+    pub(super) fn new(tail: Option<Tail>, links: usize, now: Instant) -> Races {
+        Races {
+            races: Vec::new(),
+            free: Vec::new(),
+            tail,
+            choice: Choice::new(links),
+            due: VecDeque::new(),
+            again: Wheel::new(now),
+            trace: Trace::default(),
+            lost: Vec::new(),
+            change: None,
+        }
+    }
+
+    /// A read's first copy was queued. Answers whether a hedge may follow, which needs its bytes: see
+    /// [`Races::keep`].
+    #[inline]
+    pub(super) fn begin<K>(
+        &mut self,
+        id: CellId,
+        cell: &mut Cell<K>,
+        way: &Way,
+        original: Sent,
+        len: usize,
+    ) -> bool {
+        let delay = match &mut self.tail {
+            Some(tail) if way.may_race => tail.on_read(original.at, way.class.into()),
+            _ => None,
+        };
+        let learns = way.reads.from == ReadFrom::Quickest;
+        if delay.is_none() && !learns && self.trace.capacity == 0 {
+            return false;
+        }
+        if learns {
+            self.choice.on_sent(original.link.0 as usize);
+        }
+        let race = Race {
+            way: *way,
+            text: Text::default(),
+            len: len as u32,
+            original,
+            hedge: None,
+            failed: None,
+            decided: false,
+            won_at: None,
+        };
+        cell.race = match self.free.pop() {
+            Some(index) => {
+                self.races[index as usize] = race;
+                index
+            }
+            None => {
+                self.races.push(race);
+                self.races.len() as u32 - 1
+            }
+        };
+        let Some(delay) = delay else { return false };
+        let end = original.at + delay;
+        match self.due.back() {
+            Some((last, _)) if end < *last => _ = self.again.insert(end, (id, false)),
+            _ => self.due.push_back((end, id)),
+        }
+        true
+    }
+
+    /// Takes a read's bytes, for its hedge.
+    #[inline]
+    pub(super) fn keep(&mut self, race: u32, text: Text) {
+        if let Some(race) = self.races.get_mut(race as usize) {
+            race.text = text;
+        }
+    }
+
+    pub(super) fn get(&self, race: u32) -> Option<&Race> {
+        self.races.get(race as usize)
+    }
+
+    /// When the next armed read has waited for its delay. `is_over` tells which need not wait any more.
+    pub(super) fn next_due(&mut self, mut is_over: impl FnMut(CellId) -> bool) -> Instant {
+        while self.due.front().is_some_and(|(_, id)| is_over(*id)) {
+            self.due.pop_front();
+        }
+        self.due.front().map_or(Instant::NEVER, |(end, _)| *end).min(self.again.next())
+    }
+
+    /// An instant that is no later than the end of the delay of the read that was armed last.
+    #[inline]
+    pub(super) fn last_armed(&self) -> Instant {
+        self.due.back().map_or(Instant::NEVER, |(end, _)| *end).min(self.again.next())
+    }
+
+    /// Takes the reads whose delay has passed at `now`; the flag says which asked before.
+    pub(super) fn take_due(&mut self, now: Instant, due: &mut Vec<(CellId, bool)>) {
+        while let Some((_, id)) = self.due.front().filter(|(end, _)| *end <= now) {
+            due.push((*id, false));
+            self.due.pop_front();
+        }
+        self.again.expire(now, due);
+    }
+
+    /// A read that found no credit asks again at `at`.
+    pub(super) fn ask_again(&mut self, at: Instant, id: CellId) {
+        self.again.insert(at, (id, true));
+    }
+
+    /// A hedge was queued.
+    pub(super) fn start<K>(&mut self, cell: &mut Cell<K>, hedge: Sent) {
+        let Some(race) = self.races.get_mut(cell.race as usize) else { return };
+        race.hedge = Some(hedge);
+        cell.entries += 1;
+        if race.way.reads.from == ReadFrom::Quickest {
+            self.choice.on_sent(hedge.link.0 as usize);
+        }
+    }
+
+    /// The hedge's place changed, as units before it were cut out.
+    pub(super) fn move_hedge(&mut self, race: u32, to: u64) {
+        if let Some(hedge) = self.races.get_mut(race as usize).and_then(|r| r.hedge.as_mut()) {
+            hedge.ordinal = to;
+        }
+    }
+
+    /// A copy was answered, with no error; its entry is off the cell's count already. If the cell is in
+    /// flight this is the reply that the caller gets.
+    #[inline(never)]
+    pub(super) fn answered<K>(&mut self, now: Instant, cell: &mut Cell<K>, leg: Leg, len: usize) {
+        let Some(race) = self.races.get_mut(cell.race as usize) else { return };
+        let wins = cell.state == State::InFlight;
+        let sent = match (leg, race.hedge) {
+            (Leg::Original, _) | (Leg::Hedge, None) => race.original,
+            (Leg::Hedge, Some(hedge)) => hedge,
+        };
+        let time = now.since(sent.at);
+        if race.way.reads.from == ReadFrom::Quickest {
+            self.choice.on_reply(now, sent.link.0 as usize, time);
+        }
+        if self.trace.capacity > 0 {
+            let is_hedge = leg == Leg::Hedge;
+            let node = sent.node.0;
+            self.trace.add(ReadCopy { node, at: sent.at, time, is_hedge, won: wins });
+        }
+        if let Some(tail) = &mut self.tail {
+            tail.on_reply(now, race.way.class.into(), sent.node.0 as usize, time);
+            match (wins, race.hedge) {
+                (_, None) => {}
+                (true, Some(hedge)) => {
+                    (race.won_at, race.decided) = (Some(now), true);
+                    let won = leg == Leg::Hedge;
+                    let outcome = if won { Outcome::Won } else { Outcome::Lost };
+                    let change = tail.on_outcome(now, outcome);
+                    self.change = change.or(self.change);
+                    if cell.entries > 0 {
+                        let loser = if won { race.original } else { hedge };
+                        self.lost.push((loser.link, loser.ordinal));
+                    }
+                }
+                (false, Some(_)) => {
+                    let margin = race.won_at.filter(|_| leg == Leg::Original);
+                    let margin = margin.map(|won_at| now.since(won_at));
+                    tail.on_loser(u64::from(race.len) + len as u64, time, margin);
+                }
+            }
+        }
+        self.release_if_over(cell);
+    }
+
+    /// A copy will not be answered with success: an error reply, a lost connection. Answers what the
+    /// request fails with, unless its other copy is still under way.
+    pub(super) fn failed<K>(
+        &mut self,
+        now: Instant,
+        cell: &mut Cell<K>,
+        leg: Leg,
+        error: Error,
+    ) -> Option<Error> {
+        let Some(race) = self.races.get_mut(cell.race as usize) else { return Some(error) };
+        let sent = match (leg, race.hedge) {
+            (Leg::Original, _) | (Leg::Hedge, None) => race.original,
+            (Leg::Hedge, Some(hedge)) => hedge,
+        };
+        if race.way.reads.from == ReadFrom::Quickest {
+            self.choice.on_failure(now, sent.link.0 as usize);
+        }
+        if cell.state != State::InFlight {
+            // A loser, whose end nobody waits for.
+            if let (Some(tail), Some(_)) = (&mut self.tail, race.hedge) {
+                tail.on_loser(u64::from(race.len), now.since(sent.at), None);
+            }
+            self.release_if_over(cell);
+            return None;
+        }
+        if cell.entries > 0 {
+            if leg == Leg::Original {
+                race.failed = Some(error);
+            }
+            return None;
+        }
+        let error = race.failed.take().unwrap_or(error);
+        self.decide(now, cell.race, Some(Outcome::BothFailed));
+        self.release_if_over(cell);
+        Some(error)
+    }
+
+    /// The request ends without a reply: by its deadline (both copies failed it), or as nobody waits for
+    /// it any more. Its copies may still be under way.
+    pub(super) fn end<K>(&mut self, now: Instant, cell: &mut Cell<K>, outcome: Option<Outcome>) {
+        self.decide(now, cell.race, outcome);
+        self.release_if_over(cell);
+    }
+
+    fn decide(&mut self, now: Instant, race: u32, outcome: Option<Outcome>) {
+        let Some(race) = self.races.get_mut(race as usize) else { return };
+        let open = race.hedge.is_some() && !std::mem::replace(&mut race.decided, true);
+        if let (true, Some(outcome), Some(tail)) = (open, outcome, &mut self.tail) {
+            let change = tail.on_outcome(now, outcome);
+            self.change = change.or(self.change);
+        }
+    }
+
+    /// Forgets a read without any copy under way.
+    pub(super) fn release_if_over<K>(&mut self, cell: &mut Cell<K>) {
+        if cell.entries > 0 || cell.race == NO_RACE {
+            return;
+        }
+        if let Some(race) = self.races.get_mut(cell.race as usize) {
+            (race.text, race.failed) = (Text::default(), None);
+            self.free.push(cell.race);
+        }
+        cell.race = NO_RACE;
+    }
+
+    /// The connection was replaced: what was learnt of it goes.
+    pub(super) fn forget(&mut self, link: LinkId, node: NodeIndex) {
+        self.choice.forget(link.0 as usize);
+        if let Some(tail) = &mut self.tail {
+            tail.forget(node.0 as usize);
+        }
+    }
+
+    /// The books.
+    pub(super) fn ledger(&self) -> Ledger {
+        self.tail.as_ref().map(|tail| tail.ledger().clone()).unwrap_or_default()
+    }
+
+    /// What the guard says.
+    pub(super) fn weather(&self) -> Weather {
+        self.tail.as_ref().map_or(Weather::Clear, Tail::weather)
+    }
+
+    pub(super) fn trace(&mut self, capacity: usize) {
+        self.trace = Trace { capacity, ..Trace::default() };
+    }
+
+    pub(super) fn take_trace(&mut self) -> (Vec<ReadCopy>, u64) {
+        let copies = self.trace.copies.drain(..).collect();
+        (copies, std::mem::take(&mut self.trace.dropped))
+    }
+}

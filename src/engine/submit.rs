@@ -1,0 +1,510 @@
+//! The passage of a request through the engine: taken, queued, waited for, redeemed or abandoned.
+
+use std::task::Waker;
+
+use hedgerow_runtime::Batch;
+use hedgerow_runtime::time::Instant;
+
+use super::body::{Body, Held};
+use super::cell::{Answered, Cell, State};
+use super::choose::{Chosen, Why};
+use super::deadline::nanos;
+use super::link::Link;
+use super::race::Sent;
+use super::{CellId, Engine, Found, KeptOf, LinkId, Outside, Stage, Submitted};
+use crate::command::{Encoded, Text};
+use crate::connection::Owner;
+use crate::error::{Error, ErrorKind, Fate};
+use crate::read::{Outcome, ReadFrom};
+use crate::route::Way;
+
+/// Longest wait for the answer to a PING, where every candidate owes one. In nanoseconds.
+const SAMPLING_NS: u64 = 1_000_000_000;
+
+impl<O: Outside> Engine<O> {
+    /// Takes a command for the primary: queued at once if a link has room, else it waits for one.
+    #[inline]
+    pub(crate) fn submit(
+        &mut self,
+        command: &Encoded<'_>,
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> Submitted {
+        // Whether a near deadline is past, only the clock itself can tell.
+        let is_near = deadline <= now.plus_nanos(O::BEHIND_NS);
+        let now = if is_near { self.out.clock(now) } else { now };
+        if self.queues.is_empty(ReadFrom::Primary)
+            && deadline > now
+            && let Some(link) = self.primary_with_room()
+        {
+            return Submitted::Queued(self.queue_new(command, link, now, deadline, waker).0);
+        }
+        self.submit_slowly(command, &Way::PRIMARY, now, deadline, waker)
+    }
+
+    /// Takes a read that may go elsewhere. `Armed` asks for its bytes, see [`Engine::keep_text`].
+    pub(crate) fn submit_read(
+        &mut self,
+        command: &Encoded<'_>,
+        way: &Way,
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> Submitted {
+        let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
+        if self.queues.is_empty(way.reads.from) && deadline > now {
+            match self.choose(now, way, None) {
+                Chosen::Link(link) => {
+                    let (id, sent) = self.queue_new(command, link, now, deadline, waker);
+                    let armed = self.begin(id, way, sent, command.len());
+                    return if armed { Submitted::Armed(id) } else { Submitted::Queued(id) };
+                }
+                Chosen::Never(error) => return Submitted::Refused(error, waker),
+                Chosen::Wait(_) => {}
+            }
+        }
+        self.submit_slowly(command, way, now, deadline, waker)
+    }
+
+    #[inline]
+    fn queue_new(
+        &mut self,
+        command: &Encoded<'_>,
+        link: LinkId,
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> (CellId, Sent) {
+        let (id, cell) = self.cells.take();
+        cell.state = State::InFlight;
+        cell.link = link;
+        cell.deadline = deadline;
+        cell.waker = Some(waker);
+        let to = &mut self.links[link.0 as usize];
+        let node = to.node;
+        enqueue(to, &mut self.out, id, cell, command);
+        let sent = Sent { node, link, ordinal: cell.ordinal, at: now };
+        self.counters.commands += 1;
+        self.watch(id, now, deadline);
+        (id, sent)
+    }
+
+    /// A read was queued. Answers whether a hedge may follow.
+    #[inline]
+    fn begin(&mut self, id: CellId, way: &Way, sent: Sent, len: usize) -> bool {
+        let Some(cell) = self.cells.get(id) else { return false };
+        let armed = self.races.begin(id, cell, way, sent, len);
+        if armed {
+            self.rearm_hedges();
+        }
+        armed
+    }
+
+    /// Takes the bytes of an armed read, which its hedge will need.
+    #[inline]
+    pub(crate) fn keep_text(&mut self, id: CellId, text: Text) {
+        if let Some(cell) = self.cells.get(id) {
+            self.races.keep(cell.race, text);
+        }
+    }
+
+    #[cold]
+    fn submit_slowly(
+        &mut self,
+        command: &Encoded<'_>,
+        way: &Way,
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> Submitted {
+        if let Some(error) = self.refusal(way, command.len()) {
+            return Submitted::Refused(error, waker);
+        }
+        if deadline <= now {
+            let at = self.first_link();
+            let error = self.timeout_error(now, at, Stage::WaitingForCapacity, self.pressure());
+            return Submitted::Refused(error, waker);
+        }
+        let why = match self.choose(now, way, None) {
+            Chosen::Wait(why) => why,
+            // There is room, but others wait in line for it.
+            Chosen::Link(_) => Why::Room,
+            Chosen::Never(error) => return Submitted::Refused(error, waker),
+        };
+        let own_deadline = deadline;
+        let deadline = deadline.min(self.longest_wait(now, why));
+        let first = self.first_link();
+        let (id, cell) = self.cells.take();
+        cell.state = State::Waiting;
+        cell.link = first;
+        cell.deadline = deadline;
+        cell.waker = Some(waker);
+        cell.held = Held::Waiting { own_deadline, len: command.len() as u32, way: *way, why };
+        self.queues.push(way.reads.from, id, command.len());
+        self.watch(id, now, deadline);
+        Submitted::Waits(id)
+    }
+
+    /// Until when a command may wait for what it waits for.
+    fn longest_wait(&self, now: Instant, why: Why) -> Instant {
+        match why {
+            // Counted as a command's own time is: `now` may be behind.
+            Why::Connection => self.after_nanos(now, nanos(self.options.queue_timeout)),
+            Why::Sample => self.after_nanos(now, SAMPLING_NS),
+            Why::Room => Instant::NEVER,
+        }
+    }
+
+    /// Why a command cannot even wait.
+    fn refusal(&self, way: &Way, len: usize) -> Option<Error> {
+        if self.closed || self.draining {
+            return Some(Error::closed());
+        }
+        if way.is_primary()
+            && let Some(error) = self.given_up()
+        {
+            return Some(error.with_fate(Fate::NotSent));
+        }
+        let (waiting, bytes) = (self.queues.waiting(), self.queues.bytes());
+        let full = waiting >= self.options.queue_commands_max
+            || bytes + len > self.options.queue_bytes_max;
+        (full && !self.is_connected()).then(|| {
+            let text =
+                format!("queue full: {waiting} commands ({bytes} bytes) wait for a connection");
+            let error = Error::new(ErrorKind::QueueFull, Fate::NotSent, text);
+            error.with_node(&self.options.endpoint)
+        })
+    }
+
+    /// Queues a request that was told that there is room. It waits again if its link is gone. Answers
+    /// whether its bytes are asked for, see [`Engine::keep_text`].
+    pub(crate) fn queue_admitted(
+        &mut self,
+        now: Instant,
+        id: CellId,
+        command: &Encoded<'_>,
+    ) -> bool {
+        let Some(cell) = self.cells.get(id) else { return false };
+        let (State::Admitted, Held::Waiting { own_deadline, way, .. }) = (cell.state, &cell.held)
+        else {
+            return false;
+        };
+        let (at, own_deadline, way) = (cell.link, *own_deadline, *way);
+        if own_deadline <= now {
+            let pressure = self.pressure();
+            self.expire(now, id, pressure);
+            return false;
+        }
+        self.links[at.0 as usize].reserved -= 1;
+        if !self.links[at.0 as usize].is_ready() {
+            self.wait_again(now, id, &way, command.len());
+            return false;
+        }
+        cell.state = State::InFlight;
+        cell.held = Held::Nothing;
+        let wait_is_over = cell.deadline != own_deadline;
+        let link = &mut self.links[at.0 as usize];
+        let node = link.node;
+        enqueue(link, &mut self.out, id, cell, command);
+        let ordinal = cell.ordinal;
+        self.counters.commands += 1;
+        if wait_is_over {
+            self.set_deadline(id, now, own_deadline);
+        }
+        let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
+        let sent = Sent { node, link: at, ordinal, at: now };
+        !way.is_primary() && self.begin(id, &way, sent, command.len())
+    }
+
+    #[cold]
+    fn wait_again(&mut self, now: Instant, id: CellId, way: &Way, len: usize) {
+        match self.choose(now, way, None) {
+            Chosen::Never(error) => return self.fail(id, error),
+            Chosen::Link(_) | Chosen::Wait(_) => {}
+        }
+        if let Some(cell) = self.cells.get(id) {
+            cell.state = State::Waiting;
+            self.queues.push_front(way.reads.from, id, len);
+        }
+        // Another link may have room, and nothing else might say so.
+        self.admit(now);
+    }
+
+    /// The reply of a request, if it has one that is a short scalar.
+    #[inline(always)]
+    pub(crate) fn answered(&mut self, id: CellId) -> Option<Answered<'_, KeptOf<O>>> {
+        self.cells.answered(id)
+    }
+
+    /// Where a request without such a reply is, for the task of `waker`.
+    pub(crate) fn look_for(&mut self, id: CellId, waker: &Waker) -> Found {
+        self.cells.look_for(id, waker)
+    }
+
+    /// Takes the outcome of a request of which [`Found::Outcome`] was said; its cell is given back.
+    pub(crate) fn redeem(&mut self, id: CellId) -> Result<Body<KeptOf<O>>, Error> {
+        let cell = self.cells.get(id).filter(|cell| cell.state == State::Done);
+        let Some(cell) = cell else { return Err(Error::closed()) };
+        let outcome = match std::mem::replace(&mut cell.held, Held::Nothing) {
+            Held::Short => Ok(Body::Short(cell.short)),
+            Held::Pooled(bytes) => Ok(Body::Pooled(bytes)),
+            Held::Kept(kept) => Ok(Body::Kept(kept)),
+            Held::Failed(error) => Err(error),
+            Held::Nothing | Held::Waiting { .. } => Err(Error::closed()),
+        };
+        self.cells.release(id);
+        outcome
+    }
+
+    /// Records whom to wake; gives the replaced waker back, to be dropped outside. `Err`: there is
+    /// something to do meanwhile, look again.
+    pub(crate) fn await_with(&mut self, id: CellId, waker: Waker) -> Result<Option<Waker>, Waker> {
+        match self.cells.get(id) {
+            Some(cell) if matches!(cell.state, State::Waiting | State::InFlight) => {
+                Ok(cell.waker.replace(waker))
+            }
+            _ => Err(waker),
+        }
+    }
+
+    /// Changes the deadline of a request that is under way.
+    pub(crate) fn set_deadline(&mut self, id: CellId, now: Instant, deadline: Instant) {
+        let Some(cell) = self.cells.get(id) else { return };
+        if !cell.is_awaited() {
+            return;
+        }
+        let mut until = deadline;
+        if let Held::Waiting { own_deadline, .. } = &mut cell.held {
+            // The limit on waiting stays what it was.
+            if cell.deadline < *own_deadline {
+                until = until.min(cell.deadline);
+            }
+            *own_deadline = deadline;
+        }
+        cell.deadline = until;
+        if let Some(timer) = cell.timer.take() {
+            self.deadlines.cancel(timer);
+        }
+        self.watch(id, now, until);
+    }
+
+    /// The caller is gone. What is queued is cut out before the next send, what is in flight keeps
+    /// its place and its reply is discarded. What comes back is to be dropped outside.
+    pub(crate) fn abandon(&mut self, id: CellId, now: Instant) -> Dropped<KeptOf<O>> {
+        let Some(cell) = self.cells.get(id) else { return Dropped::default() };
+        let (_, len) = cell.when_queued();
+        let way = cell.way();
+        let held = std::mem::replace(&mut cell.held, Held::Nothing);
+        let dropped = Dropped { _waker: cell.waker.take(), _held: held };
+        let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
+        cell.state = State::Abandoned;
+        if let Some(timer) = cell.timer.take() {
+            self.deadlines.cancel(timer);
+        }
+        match state {
+            State::Waiting => self.leave_queue(way, len),
+            State::Admitted => {
+                self.links[at.0 as usize].reserved -= 1;
+                self.admit(now);
+            }
+            State::InFlight => self.mark_all_dead(now, id, at, ordinal, None),
+            State::Free | State::Answered | State::Done | State::Abandoned => {}
+        }
+        self.cells.free_if_over(id);
+        dropped
+    }
+
+    pub(super) fn leave_queue(&mut self, way: Way, len: usize) {
+        let cells = &mut self.cells;
+        let still_waits = |id: &CellId| cells.get(*id).is_some_and(|c| c.state == State::Waiting);
+        self.queues.leave(way.reads.from, len, still_waits);
+    }
+
+    /// Nobody waits for any copy of a request any more: `outcome` is how its race ended.
+    pub(super) fn mark_all_dead(
+        &mut self,
+        now: Instant,
+        id: CellId,
+        at: LinkId,
+        ordinal: u64,
+        outcome: Option<Outcome>,
+    ) {
+        let Some(cell) = self.cells.get(id) else { return };
+        let hedge = self.races.get(cell.race).and_then(|race| race.hedge);
+        self.races.end(now, cell, outcome);
+        self.mark_dead(at, ordinal);
+        if let Some(hedge) = hedge {
+            self.mark_dead(hedge.link, hedge.ordinal);
+        }
+        self.settle_races();
+    }
+
+    /// A queued unit is not wanted any more: it is cut out before the next send, or at once when
+    /// such units make up half of what is queued.
+    pub(super) fn mark_dead(&mut self, at: LinkId, ordinal: u64) {
+        let link = &mut self.links[at.0 as usize];
+        if link.connection.in_flight.is_handed(ordinal) {
+            return;
+        }
+        let unit = link.connection.in_flight.unit(ordinal);
+        link.dead_bytes += unit.map_or(0, |u| u64::from(u.bytes));
+        if link.dead_bytes * 2 > link.connection.out.len() as u64 {
+            self.cut_dead(at);
+        }
+    }
+
+    /// Cuts queued units that nobody waits for out of the write buffer.
+    fn cut_dead(&mut self, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        link.dead_bytes = 0;
+        let (cells, races) = (&mut self.cells, &mut self.races);
+        let mut over = Vec::new();
+        let mut cuts = Vec::new();
+        link.connection.in_flight.retain_queued(|unit, ordinal| {
+            let keep = match unit.owner {
+                Owner::Request(id) | Owner::Hedge(id) => match cells.get(id) {
+                    Some(cell) if cell.state == State::InFlight => {
+                        match unit.owner {
+                            Owner::Hedge(_) => races.move_hedge(cell.race, ordinal),
+                            _ => cell.ordinal = ordinal,
+                        }
+                        true
+                    }
+                    Some(cell) => {
+                        cell.entries = cell.entries.saturating_sub(1);
+                        races.release_if_over(cell);
+                        over.push(id);
+                        false
+                    }
+                    None => false,
+                },
+                Owner::Setup | Owner::Role | Owner::Ping | Owner::Nobody => true,
+            };
+            cuts.push((unit.bytes as usize, keep));
+            keep
+        });
+        link.connection.out.retain_units(cuts.into_iter());
+        for id in over {
+            self.cells.free_if_over(id);
+        }
+        self.admit(self.now);
+    }
+
+    /// Offers what `at` has to send: `send` takes the batch (leaving it empty) and answers true, or
+    /// leaves it and answers false, and is asked again when the link is dirty the next time.
+    pub fn flush(&mut self, now: Instant, at: LinkId, send: impl FnOnce(&mut Batch) -> bool) {
+        if self.links.get(at.0 as usize).is_none_or(|l| !l.is_open()) {
+            return;
+        }
+        if self.links[at.0 as usize].dead_bytes > 0 {
+            self.cut_dead(at);
+        }
+        let link = &mut self.links[at.0 as usize];
+        link.dirty = false;
+        let len = link.connection.out.len() as u64;
+        if len > 0 && send(&mut link.connection.out) {
+            link.connection.in_flight.hand_over();
+            link.unsent += len;
+            link.handed_at = Some(now);
+        }
+    }
+
+    /// Lets waiting requests have the room there is, oldest first, and refuses those that cannot be served
+    /// any more.
+    #[inline]
+    pub(super) fn admit(&mut self, now: Instant) {
+        if self.queues.waiting() > 0 {
+            self.admit_waiting(now);
+        }
+    }
+
+    #[inline(never)]
+    fn admit_waiting(&mut self, now: Instant) {
+        for from in ReadFrom::ALL {
+            while !self.queues.is_empty(from) && self.admit_next(now, from) {}
+        }
+    }
+
+    /// Whether the next in line of a queue may have something to do, too.
+    fn admit_next(&mut self, now: Instant, from: ReadFrom) -> bool {
+        let Some(id) = self.queues.front(from) else { return false };
+        let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
+        let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
+            self.queues.pop(from);
+            return true;
+        };
+        let chosen = self.choose(now, &way, None);
+        if let Chosen::Wait(_) = chosen {
+            return false;
+        }
+        self.queues.pop(from);
+        self.leave_queue(way, len);
+        match chosen {
+            Chosen::Never(error) => self.fail(id, error),
+            Chosen::Link(at) => {
+                let Some(cell) = self.cells.get(id) else { return true };
+                cell.state = State::Admitted;
+                cell.link = at;
+                self.links[at.0 as usize].reserved += 1;
+                if let Some(waker) = cell.waker.take() {
+                    self.out.wake(waker);
+                }
+            }
+            Chosen::Wait(_) => {}
+        }
+        true
+    }
+
+    /// Memory of a pooled body, to be used again.
+    pub(crate) fn give_back(&mut self, mut spare: Vec<u8>) {
+        if self.spares.len() < super::SPARES_MAX {
+            spare.clear();
+            self.spares.push(spare);
+        }
+    }
+
+    /// `n` more bytes of what was handed over were taken by the system; `idle` if that was all.
+    pub fn handle_sent(&mut self, now: Instant, at: LinkId, n: usize, idle: bool) {
+        let Some(link) = self.links.get_mut(at.0 as usize) else { return };
+        link.unsent = link.unsent.saturating_sub(n as u64);
+        // What went out in one go went out when it was handed over: a core may hear of it only at
+        // the end of the wait that the send began.
+        let at_once = idle.then(|| link.handed_at.take()).flatten();
+        link.handed_at = None;
+        link.last_write = at_once.or(Some(now));
+        if idle && !link.connection.out.is_empty() && !link.dirty && link.is_open() {
+            link.dirty = true;
+            self.out.dirty(at);
+        }
+    }
+}
+
+/// What an abandoned request held. Dropped outside the engine, since it is the user's.
+pub(crate) struct Dropped<K> {
+    _waker: Option<Waker>,
+    _held: Held<K>,
+}
+
+impl<K> Default for Dropped<K> {
+    fn default() -> Dropped<K> {
+        Dropped { _waker: None, _held: Held::Nothing }
+    }
+}
+
+/// Queues the command of a request on a link.
+#[inline]
+fn enqueue<O: Outside>(
+    link: &mut Link,
+    out: &mut O,
+    id: CellId,
+    cell: &mut Cell<KeptOf<O>>,
+    command: &Encoded<'_>,
+) {
+    cell.ordinal = link.connection.enqueue(command, Owner::Request(id), 1);
+    cell.entries = 1;
+    if !link.dirty {
+        link.dirty = true;
+        out.dirty(cell.link);
+    }
+}
