@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 use std::fmt::{Result, Write};
 
 /// Size of a plot, and the room around it for marks.
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 340.0;
+const WIDTH: f64 = 580.0;
+const HEIGHT: f64 = 350.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
@@ -112,10 +112,12 @@ fn horizontal(out: &mut String, y: f64, name: &str) -> Result {
 
 fn vertical(out: &mut String, x: f64, name: &str) -> Result {
     let (end, at) = (HEIGHT - BOTTOM, HEIGHT - BOTTOM + 20.0);
+    // A name at the very end would be cut off.
+    let anchor = if x > WIDTH - RIGHT - 24.0 { "end" } else { "middle" };
     writeln!(
         out,
         "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{end}\"/>\
-         <text class=\"mark middle\" x=\"{x:.1}\" y=\"{at}\">{name}</text>"
+         <text class=\"mark {anchor}\" x=\"{x:.1}\" y=\"{at}\">{name}</text>"
     )
 }
 

@@ -5,8 +5,8 @@ use super::axis::{LogAxis, latency};
 use super::text::Escaped;
 use std::fmt::{Result, Write};
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 150.0;
+const WIDTH: f64 = 1000.0;
+const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 6.0;

@@ -33,8 +33,12 @@ fn page_of(out: &mut String, report: &Report) -> fmt::Result {
     passes_table(out, report)?;
     out.write_str("<h2>Latency of the passes</h2>\n<p class=\"note\">From the planned send to the reply, so \
                    that a stall is seen by every read that was due in it. Left: each further nine takes as \
-                   much room as the one before.</p>\n<div class=\"plots\">\n<figure class=\"card\">\
-                   <figcaption>Latency by percentile</figcaption>\n")?;
+                   much room as the one before.</p>\n")?;
+    legend(out, report)?;
+    out.write_str(
+        "<div class=\"plots\">\n<figure class=\"card\">\
+                   <figcaption>Latency by percentile</figcaption>\n",
+    )?;
     curves::by_percentile(out, &curves)?;
     out.write_str(
         "<div id=\"readout\" hidden></div></figure>\n<figure class=\"card\"><figcaption>Share of \
@@ -155,6 +159,17 @@ fn delay(pass: &PassFigures) -> String {
         }
         Some(hedging) => format!("{}, {} %", us(hedging.delay_us), hedging.budget_percent),
     }
+}
+
+/// Which colour is which pass.
+fn legend(out: &mut String, report: &Report) -> fmt::Result {
+    out.write_str("<p class=\"legend\">")?;
+    for (place, pass) in report.passes.iter().enumerate() {
+        let (name, delay) = (Escaped(&pass.name), delay(pass));
+        let delay = if pass.is_baseline() { String::new() } else { format!(" ({delay})") };
+        write!(out, "<span><span class=\"key k{place}\"></span>{name}{delay}</span> ")?;
+    }
+    out.write_str("</p>\n")
 }
 
 fn columns(out: &mut String) -> fmt::Result {

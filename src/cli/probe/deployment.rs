@@ -89,14 +89,14 @@ pub(crate) async fn check_roles(
 ) -> Result<Vec<String>, String> {
     let mut remarks = Vec::new();
     let primary = options.endpoint.clone();
-    let role = role_of(local, options, &primary).await.map_err(|error| named(&primary, error))?;
+    let role = role_of(local, options, &primary).await.map_err(|error| named(&primary, &error))?;
     match role.as_ref().map(Role::word) {
         None | Some("master") => {}
         Some(_) => return Err(format!("{primary} is no primary: give the URL of its primary")),
     }
     for replica in &options.replica_endpoints {
         let role = role_of(local, options, replica).await;
-        match role.map_err(|error| format!("--replica {}", named(replica, error)))? {
+        match role.map_err(|error| format!("--replica {}", named(replica, &error)))? {
             Some(Role::Replica { linked: false }) => remarks.push(format!(
                 "--replica {replica} has no link to its primary: what it answers may be old"
             )),
@@ -113,10 +113,10 @@ pub(crate) async fn check_roles(
     Ok(remarks)
 }
 
-/// An error with its node's address, once.
-fn named(endpoint: &Endpoint, error: String) -> String {
+/// An error with its node's address in front, and nowhere else.
+fn named(endpoint: &Endpoint, error: &str) -> String {
     let address = endpoint.to_string();
-    if error.contains(&address) { error } else { format!("{address}: {error}") }
+    format!("{address}: {}", error.replace(&format!(" ({address})"), ""))
 }
 
 /// What a node is.

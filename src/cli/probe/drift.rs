@@ -45,11 +45,15 @@ impl Drift {
     pub(crate) fn text(&self) -> String {
         let (p50, p99) = (self.p50_ratio, self.p99_ratio);
         if self.agrees {
-            return format!("the two baselines agree: p50 differs by {p50:.2}, p99 by {p99:.2}");
+            return format!(
+                "the two baselines agree: the second has {p50:.2} times the p50 of the first, {p99:.2} \
+                 times its p99"
+            );
         }
         format!(
-            "the two baselines disagree (p50 differs by {p50:.2}, p99 by {p99:.2}): something changed \
-             meanwhile, so do not compare the passes; measure on a quieter machine, or longer"
+            "the two baselines disagree (the second has {p50:.2} times the p50 of the first, {p99:.2} times \
+             its p99): something changed meanwhile, so do not compare the passes; measure on a quieter \
+             machine, or longer"
         )
     }
 }
