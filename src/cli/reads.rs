@@ -78,6 +78,12 @@ impl ReadArgs {
         Ok(hedging)
     }
 
+    /// The settings of hedging of a load that has no passes; `None` without a flag of it, or with a wrong
+    /// one.
+    pub(crate) fn wanted(&self) -> Option<Hedging> {
+        self.hedges().and_then(|_| self.hedging(Delay::default()).ok())
+    }
+
     /// Checks what the flags mean together, and that the policy can be followed.
     pub(crate) fn check(&self, reads: ReadFrom) -> Result<(), String> {
         if let Some((at, twice)) = self
@@ -116,9 +122,7 @@ impl ReadArgs {
         let reads = self.read_from.unwrap_or_default();
         self.check(reads)?;
         self.place(reads, options);
-        if self.hedges().is_some() {
-            options.hedging = Some(self.hedging(Delay::default())?);
-        }
+        options.hedging = self.wanted();
         Ok(())
     }
 }

@@ -307,7 +307,8 @@ fn interrupt_gives_the_figures() {
     assert!(std::fs::read_to_string(folder.path("page.html")).unwrap().contains("Interrupted"));
 }
 
-/// The load generator takes the same flags. Fails if its reads stay on the primary.
+/// The load generator takes the same flags. Fails if its reads stay on the primary, or if the
+/// books of its hedges are not in the report.
 #[test]
 fn bench_reads_from_replicas() {
     let (fleet, folder) = (fleet(), Folder::new());
@@ -315,8 +316,13 @@ fn bench_reads_from_replicas() {
         let before = fleet.replica(1).stats().commands;
         let words =
             format!("bench {} --read-from replica --hedge-delay 5ms --door {door}", words(&fleet));
-        let more = "--warmup 0s --keys 20 --requests 600 --mix get --no-load";
-        folder.run(&format!("{words} {more}")).succeeded();
+        let more = "--warmup 0s --keys 20 --requests 600 --mix get --no-load --json report.json";
+        let ended = folder.run(&format!("{words} {more}"));
+        ended.succeeded();
+        assert!(ended.out.contains("\nhedges "), "{}", ended.out);
+        let report = folder.report();
+        assert_eq!(report["result"]["hedges"]["reads"], 600, "{door}");
+        assert_eq!(report["plan"]["hedging"]["delay_us"], 5_000.0);
         let reads = fleet.replica(1).stats().commands - before;
         assert!(reads > 200, "{door}: {reads} on one of two replicas");
     }

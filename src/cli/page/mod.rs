@@ -69,9 +69,9 @@ fn head(out: &mut String, report: &Report) -> fmt::Result {
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Hedgerow probe</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n<h1>What hedged reads do here</h1>\n<p class=\"note\">{} &middot; {} reads/s for {} s \
-         &middot; {} &middot; hedgerow {}</p>\n",
+         <title>Hedgerow probe</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{STYLE}</style>\n\
+         </head>\n<body>\n<main>\n<h1>What hedged reads do here</h1>\n<p class=\"note\">{} &middot; {} \
+         reads/s for {} s &middot; {} &middot; hedgerow {}</p>\n",
         Escaped(target),
         report.configuration.rate_per_s,
         report.configuration.duration_s,
@@ -155,9 +155,9 @@ fn delay(pass: &PassFigures) -> String {
     match &pass.hedging {
         None => "&ndash;".into(),
         Some(hedging) if hedging.mode == "adaptive" => {
-            format!("adaptive, {} %", hedging.budget_percent)
+            format!("adaptive, up to {} %", hedging.budget_percent)
         }
-        Some(hedging) => format!("{}, {} %", us(hedging.delay_us), hedging.budget_percent),
+        Some(hedging) => format!("{}, up to {} %", us(hedging.delay_us), hedging.budget_percent),
     }
 }
 
@@ -166,7 +166,8 @@ fn legend(out: &mut String, report: &Report) -> fmt::Result {
     out.write_str("<p class=\"legend\">")?;
     for (place, pass) in report.passes.iter().enumerate() {
         let (name, delay) = (Escaped(&pass.name), delay(pass));
-        let delay = if pass.is_baseline() { String::new() } else { format!(" ({delay})") };
+        let delay = delay.trim_start_matches("adaptive, ");
+        let delay = if pass.is_baseline() { String::new() } else { format!(": {delay}") };
         write!(out, "<span><span class=\"key k{place}\"></span>{name}{delay}</span> ")?;
     }
     out.write_str("</p>\n")
@@ -189,9 +190,10 @@ fn times(out: &mut String, times: &Spread) -> fmt::Result {
 }
 
 fn maps(out: &mut String, report: &Report) -> fmt::Result {
-    out.write_str("<h2>When nodes were slow</h2>\n<p class=\"note\">Every answered copy of a read, by the time \
-                   at which it was sent and how long its node took. Darker: more of them. Spots above one node \
-                   alone are what a hedge can cure; a band across all nodes is what it cannot.</p>\n\
+    out.write_str("<h2>When nodes were slow</h2>\n<p class=\"note\">Every answered copy of a read, by \
+                   the time at which it was sent and how long its node took. Darker: more of them. Spots above \
+                   one node alone are what a hedge can cure; a band across all nodes is what it \
+                   cannot.</p>\n\
                    <div class=\"card\" id=\"heat\">\n")?;
     heat::maps(out, &report.heat, &report.nodes)?;
     out.write_str("</div>\n")
@@ -202,8 +204,8 @@ fn what_if(out: &mut String, report: &Report) -> fmt::Result {
     let before = what_if.baseline.at(what_if.percentile);
     writeln!(
         out,
-        "<h2>What other settings would do</h2>\n<p class=\"note\">Predicted p{} for each delay and budget, and \
-         the extra load, from the times of the baseline passes ({} without hedges), if nodes are slow \
+        "<h2>What other settings would do</h2>\n<p class=\"note\">Predicted p{} for each delay and budget, \
+         and the extra load, from the times of the baseline passes ({} without hedges), if nodes are slow \
          independently. Outlined: recommended.</p>\n<div class=\"card\">",
         what_if.percentile,
         before.map_or("unknown".into(), us)
@@ -239,8 +241,8 @@ fn hedges(out: &mut String, report: &Report) -> fmt::Result {
 
 fn by_node(out: &mut String, report: &Report) -> fmt::Result {
     out.write_str("<h2>Nodes</h2>\n<p class=\"note\">Copies of reads that each node answered: originals and \
-                   hedges, from queueing to the reply.</p>\n<div class=\"card wide\"><table id=\"nodes\"><thead>\
-                   <tr><th>node</th><th>pass</th><th>copies</th><th>hedges</th>")?;
+                   hedges, from queueing to the reply.</p>\n<div class=\"card wide\"><table id=\"nodes\">\
+                   <thead><tr><th>node</th><th>pass</th><th>copies</th><th>hedges</th>")?;
     columns(out)?;
     out.write_str("</tr></thead><tbody>\n")?;
     for (number, node) in report.nodes.iter().enumerate() {

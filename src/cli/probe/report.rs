@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 /// The form of the JSON report; scripts look at it first.
 pub(crate) const SCHEMA: &str = "hedgerow.probe/1";
 
+/// A check that takes so many times as long as predicted falls short.
+const FALLS_SHORT: f64 = 1.5;
+
 /// A whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
@@ -143,13 +146,20 @@ impl Report {
         }
         let (check, before) = (self.check()?, self.advice.before_us?);
         let (measured, predicted) = (check.latency_us.p99?, self.advice.after_us?);
-        Some(format!(
+        let mut text = format!(
             "checked live: p99 {} (predicted {}, without hedges {}) for {:.1} % more reads",
             us(measured),
             us(predicted),
             us(before),
             check.extra_load_percent()
-        ))
+        );
+        if measured > predicted * FALLS_SHORT {
+            text.push_str(
+                "; less than predicted: slow reads come together here, so that the budget runs out or both \
+                 nodes are slow at once (a larger --hedge-burst may help)",
+            );
+        }
+        Some(text)
     }
 }
 
