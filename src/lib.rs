@@ -5,6 +5,7 @@ pub mod client;
 pub mod command;
 pub mod config;
 mod connection;
+mod coordinator;
 pub mod engine;
 mod error;
 mod placement;

@@ -3,26 +3,33 @@
 //! Order, fixed: mailbox, ready tasks, flush, enter, collect, dispatch, timers. One clock read per
 //! turn. A completion never runs inside the collecting loop, and what a turn wakes runs in the next.
 
+mod local;
+mod remote;
+mod sleep;
+
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
+
+pub use local::Local;
+use local::Shared;
+pub use remote::{Remote, RemoteError};
+pub use sleep::Sleep;
+use sleep::Timers;
 
 use crate::attention::Attention;
 use crate::fork::{self, Process};
-use crate::io::{Counters, Handler, Io};
+use crate::io::{Handler, Io};
 use crate::kernel::{Kernel, Wait};
-use crate::mailbox::{Consumer, Producer, PushError, mailbox};
+use crate::mailbox::{Consumer, mailbox};
 use crate::op::Completion;
 use crate::park::{Idle, Parker};
-use crate::task::{Post, Reach, Task, Tasks, quietly};
+use crate::task::{Post, Reach, Tasks, quietly};
 use crate::time::Instant;
-use crate::timer::{TimerKey, Wheel};
 
 /// Messages that a core's mailbox holds.
 const MAILBOX: usize = 4096;
@@ -48,249 +55,6 @@ pub trait Drive<K: Kernel>: Handler {
     /// Whether [`Drive::on_flush`] has anything to do; a host does not park then.
     fn is_busy(&self) -> bool {
         false
-    }
-}
-
-/// The part of a core that its tasks share. Clones are the same core.
-#[derive(Clone)]
-pub struct Local(Rc<Shared>);
-
-struct Shared {
-    tasks: Tasks,
-    now: Cell<Instant>,
-    simulated: bool,
-    counters: Cell<Counters>,
-    completions: Cell<usize>,
-    timers: RefCell<Timers>,
-    reach: Arc<Reach>,
-    attention: Rc<Attention>,
-}
-
-impl Shared {
-    /// The turn's clock; outside of a host's turns, where that may be old, the clock itself.
-    #[inline]
-    fn now(&self) -> Instant {
-        if self.attention.is_outside() { Instant::now() } else { self.now.get() }
-    }
-}
-
-struct Timers {
-    wheel: Wheel<u32>,
-    wakers: Vec<Option<Waker>>,
-    free: Vec<u32>,
-    due: Vec<u32>,
-}
-
-impl Local {
-    /// Adds a task to this core. A panic ends that task only.
-    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
-        self.0.tasks.spawn(future)
-    }
-
-    /// Wakes a task: the same as `waker.wake()`, and shorter for a task of this core. To be called
-    /// on the core's thread, as this type can only be.
-    #[inline]
-    pub fn wake(&self, waker: Waker) {
-        self.0.tasks.wake_task(waker);
-    }
-
-    /// Wakes a task of this core by putting its number on a list: nobody's code runs. Any other waker
-    /// comes back, and all do while a host waits and would have to be called.
-    #[inline(always)]
-    pub fn wake_own(&self, waker: Waker) -> Option<Waker> {
-        self.0.tasks.wake_own(waker)
-    }
-
-    /// The clock as of this turn, without a system call. A host's task outside of a turn gets the
-    /// clock as it is: the last turn may be long ago.
-    #[inline]
-    pub fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    /// Whether a host waits on our behalf, so that work which comes up now must call it.
-    #[inline]
-    pub fn is_parked(&self) -> bool {
-        self.0.attention.is_parked()
-    }
-
-    /// Calls the host if it waits, once until it waits again. On a core of its own this does
-    /// nothing. The host's waker is woken inside: call it while nothing is borrowed.
-    #[inline]
-    pub fn call_host(&self) {
-        self.0.attention.call();
-    }
-
-    /// The clock, read now; as of this turn where it is simulated.
-    pub fn read_clock(&self) -> Instant {
-        if self.0.simulated { self.now() } else { Instant::now() }
-    }
-
-    /// Whether this core runs in a simulation.
-    pub fn is_simulated(&self) -> bool {
-        self.0.simulated
-    }
-
-    /// Ends at `at`, to about 50 us.
-    pub fn sleep_until(&self, at: Instant) -> Sleep {
-        Sleep { shared: self.0.clone(), at, timer: None }
-    }
-
-    /// Ends after `time`, counted from this turn.
-    pub fn sleep(&self, time: Duration) -> Sleep {
-        self.sleep_until(self.now() + time)
-    }
-
-    /// This core's counters as of the last turn.
-    pub fn counters(&self) -> Counters {
-        self.0.counters.get()
-    }
-
-    /// A handle for other threads.
-    pub fn remote(&self) -> Remote {
-        Remote(self.0.reach.producer.clone())
-    }
-
-    /// Tasks that are due.
-    pub fn ready_tasks(&self) -> usize {
-        self.0.tasks.ready_len()
-    }
-
-    /// Completions of this turn, dispatched or not.
-    pub fn completions(&self) -> usize {
-        self.0.completions.get()
-    }
-
-    /// Tasks that have not ended.
-    pub fn live_tasks(&self) -> usize {
-        self.0.tasks.live()
-    }
-}
-
-impl std::fmt::Debug for Local {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Local").field("live_tasks", &self.live_tasks()).finish_non_exhaustive()
-    }
-}
-
-/// Reaches a core from any thread.
-#[derive(Clone)]
-pub struct Remote(Producer<Post>);
-
-/// The core did not take the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RemoteError {
-    /// Its mailbox is full; try again a little later.
-    #[error("the core's mailbox is full")]
-    Full,
-    /// The core has ended.
-    #[error("the core has ended")]
-    Ended,
-}
-
-impl Remote {
-    /// Runs `job` on the core, soon. Never waits.
-    ///
-    /// # Errors
-    /// When the mailbox is full or the core has ended; the job is dropped then.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) -> Result<(), RemoteError> {
-        self.0.push(Post::Run(Box::new(job))).map_err(refused)
-    }
-
-    /// As [`Remote::run`]; where the mailbox is full, `waker` is woken as soon as there may be room,
-    /// or the core has ended.
-    ///
-    /// # Errors
-    /// As [`Remote::run`].
-    pub fn run_or_wait(
-        &self,
-        job: impl FnOnce() + Send + 'static,
-        waker: &Waker,
-    ) -> Result<(), RemoteError> {
-        self.0.push_or_wait(Post::Run(Box::new(job)), waker).map_err(refused)
-    }
-}
-
-fn refused(error: PushError<Post>) -> RemoteError {
-    match error {
-        PushError::Full(_) => RemoteError::Full,
-        PushError::Closed(_) => RemoteError::Ended,
-    }
-}
-
-impl std::fmt::Debug for Remote {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remote").finish_non_exhaustive()
-    }
-}
-
-/// Waits until an instant.
-pub struct Sleep {
-    shared: Rc<Shared>,
-    at: Instant,
-    timer: Option<(TimerKey, u32)>,
-}
-
-impl Future for Sleep {
-    type Output = ();
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.shared.now() >= self.at {
-            return Poll::Ready(());
-        }
-        let waker = cx.waker().clone();
-        let shared = self.shared.clone();
-        let mut timers = shared.timers.borrow_mut();
-        let old = match self.timer {
-            // A timer that fired a hair early (its slot began) is set again.
-            Some((_, cell)) if timers.wakers[cell as usize].is_some() => {
-                timers.wakers[cell as usize].replace(waker)
-            }
-            _ => {
-                let at = self.at;
-                self.release(&mut timers);
-                self.timer = Some(timers.add(at, waker));
-                None
-            }
-        };
-        drop(timers);
-        drop(old);
-        // A host that waits must arm the earlier instant.
-        shared.attention.call();
-        Poll::Pending
-    }
-}
-
-impl Sleep {
-    fn release(&mut self, timers: &mut Timers) -> Option<Waker> {
-        let (key, cell) = self.timer.take()?;
-        timers.wheel.cancel(key);
-        timers.free.push(cell);
-        timers.wakers[cell as usize].take()
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let shared = self.shared.clone();
-        let waker = self.release(&mut shared.timers.borrow_mut());
-        drop(waker);
-    }
-}
-
-impl std::fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sleep").field("at", &self.at).finish_non_exhaustive()
-    }
-}
-
-impl Timers {
-    fn add(&mut self, at: Instant, waker: Waker) -> (TimerKey, u32) {
-        let cell = self.free.pop().unwrap_or(self.wakers.len() as u32);
-        if cell as usize == self.wakers.len() {
-            self.wakers.push(None);
-        }
-        self.wakers[cell as usize] = Some(waker);
-        (self.wheel.insert(at, cell), cell)
     }
 }
 
@@ -321,19 +85,13 @@ impl<K: Kernel> Core<K> {
         let attention = Rc::new(Attention::new(kernel.waker()));
         let reach = Arc::new(Reach::new(producer));
         let now = kernel.now();
-        let timers = Timers {
-            wheel: Wheel::new(now),
-            wakers: Vec::new(),
-            free: Vec::new(),
-            due: Vec::new(),
-        };
         let shared = Shared {
             tasks: Tasks::new(reach.clone(), attention.clone()),
             now: Cell::new(now),
             simulated: kernel.is_simulated(),
             counters: Cell::default(),
             completions: Cell::new(0),
-            timers: RefCell::new(timers),
+            timers: RefCell::new(Timers::new(now)),
             reach,
             attention,
         };
@@ -475,7 +233,7 @@ impl<K: Kernel> Core<K> {
     }
 
     fn next_deadline<D: Drive<K>>(&self, drive: &D) -> Instant {
-        let sleeps = self.shared().timers.borrow().wheel.next();
+        let sleeps = self.shared().timers.borrow().next();
         drive.next_deadline().min(sleeps).min(self.io.next_deadline())
     }
 
@@ -489,27 +247,7 @@ impl<K: Kernel> Core<K> {
             self.io.expire_connects(now);
             any = true;
         }
-        any | self.expire_sleeps(now)
-    }
-
-    fn expire_sleeps(&self, now: Instant) -> bool {
-        let mut timers = self.shared().timers.borrow_mut();
-        if timers.wheel.next() > now {
-            return false;
-        }
-        let mut due = std::mem::take(&mut timers.due);
-        timers.wheel.expire(now, &mut due);
-        drop(timers);
-        let any = !due.is_empty();
-        for cell in due.drain(..) {
-            let waker = self.shared().timers.borrow_mut().wakers[cell as usize].take();
-            if let Some(waker) = waker {
-                // It may be the user's code, and a panic in it must not end the core.
-                quietly(|| waker.wake());
-            }
-        }
-        self.shared().timers.borrow_mut().due = due;
-        any
+        any | sleep::expire(&self.shared().timers, now)
     }
 
     /// For a host, before it waits on [`Core::ready_fd`]: `true` if waiting is safe. Work that is

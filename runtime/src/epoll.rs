@@ -10,12 +10,21 @@
 //! and cancel a kernel timer per turn and is rounded by the thread's timer slack (50 us); the
 //! timerfd has no slack, and it also turns [`Kernel::ready_fd`] readable for a host.
 
-use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod call;
+mod eventfd;
+mod file;
 
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use call::{answer, answer_once, control, errno, poll_now, send};
+use eventfd::EventFd;
+use file::{File, Reader, Sink, Waiter};
+
+use crate::descriptor::owned;
+use crate::group::Group;
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
 use crate::op::{Completion, GroupId, Op, Token};
 use crate::socket::{close_now, new_socket};
@@ -72,102 +81,17 @@ pub struct Epoll {
     enters: u64,
 }
 
-/// What is known of one descriptor.
-#[derive(Debug, Default)]
-struct File {
-    registered: bool,
-    /// Made by `socket`, hence closed by `Op::Close` only: the registration cannot vanish.
-    ours: bool,
-    /// An edge came and the socket was not drained since.
-    readable: bool,
-    /// The peer's end or an error was seen: a short receive is not the last word.
-    ended: bool,
-    /// It is in `Epoll::ready`.
-    scheduled: bool,
-    /// Receives, served first to last; rarely more than one.
-    readers: Vec<Reader>,
-    waiters: Vec<Waiter>,
-}
-
-#[derive(Debug)]
-struct Reader {
-    token: Token,
-    sink: Sink,
-}
-
-/// Where a receive puts its bytes.
-#[derive(Debug)]
-enum Sink {
-    Group(GroupId),
-    Exact { ptr: *mut u8, len: u32, done: u32 },
-}
-
-#[derive(Debug)]
-struct Waiter {
-    token: Token,
-    mask: u32,
-    connect: bool,
-}
-
-/// A provided-buffer group: buffers in the order in which they were posted.
-#[derive(Debug)]
-struct Group {
-    incremental: bool,
-    posted: VecDeque<Buffer>,
-}
-
-#[derive(Debug)]
-struct Buffer {
-    index: u16,
-    ptr: *mut u8,
-    len: u32,
-    used: u32,
-}
-
-/// An eventfd that another thread writes to end our wait.
-#[derive(Debug)]
-struct EventFd {
-    fd: OwnedFd,
-    /// Written and not yet answered: further wakes need no system call.
-    signalled: AtomicBool,
-}
-
-impl Wakeup for EventFd {
-    fn wake(&self) {
-        // AcqRel: what the waking thread did before is visible to `answer`, which swaps it back.
-        if !self.signalled.swap(true, Ordering::AcqRel) {
-            let one = 1u64;
-            // SAFETY: `one` is 8 readable bytes and the descriptor is owned by `self`.
-            unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
-        }
-    }
-}
-
-impl EventFd {
-    fn new() -> io::Result<EventFd> {
-        // SAFETY: no pointers; the result is checked by `owned`.
-        let fd = owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-        Ok(EventFd { fd, signalled: AtomicBool::new(false) })
-    }
-
-    /// Lets the next wake write again. The counter itself is never read: every write is an edge.
-    fn answer(&self) {
-        self.signalled.swap(false, Ordering::AcqRel);
-    }
-}
-
 impl Epoll {
     /// Makes the epoll set with its eventfd and timerfd.
     ///
     /// # Errors
     /// The system's error, for example `EMFILE`.
     pub fn new() -> io::Result<Epoll> {
-        // SAFETY: no pointers; the results are checked by `owned`.
-        let set = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: no pointers; the descriptor is fresh.
+        let set = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
+        let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: as above.
-        let timer = owned(unsafe {
-            libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
-        })?;
+        let timer = unsafe { owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags)) }?;
         let wake = Arc::new(EventFd::new()?);
         let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
         control(&set, libc::EPOLL_CTL_ADD, timer.as_raw_fd(), edge, TIMER_KEY)?;
@@ -197,7 +121,8 @@ impl Epoll {
         let mut sends = 0;
         let mut queued = std::mem::take(&mut self.queued);
         for (token, op) in queued.drain(..) {
-            if let Some((result, whole)) = send(&op) {
+            // SAFETY: whoever queued the op keeps what it names valid until its completion.
+            if let Some((result, whole)) = unsafe { send(&op) } {
                 sends += usize::from(whole);
                 out.push(Completion::plain(token, result));
             } else if let Err(errno) = self.start(token, op, out) {
@@ -214,7 +139,7 @@ impl Epoll {
             Op::Send { .. } | Op::SendMsg { .. } => return Ok(()),
             Op::Connect { fd, addr, len } => return self.connect(token, fd, addr, len, out),
             Op::RecvMulti { fd, group } => {
-                if self.group_mut(group).is_none_or(|g| g.posted.is_empty()) {
+                if self.group_mut(group).is_none_or(|g| g.is_empty()) {
                     return Err(libc::ENOBUFS);
                 }
                 self.register(fd)?;
@@ -438,158 +363,6 @@ impl Epoll {
     }
 }
 
-impl File {
-    /// Puts it on the ready list if there is something to receive and someone to receive it.
-    fn schedule(&mut self, fd: RawFd, ready: &mut Vec<RawFd>) {
-        if self.readable && !self.scheduled && !self.readers.is_empty() {
-            self.scheduled = true;
-            ready.push(fd);
-        }
-    }
-
-    fn complete_waiters(
-        &mut self,
-        fd: RawFd,
-        events: u32,
-        live: &mut HashMap<Token, RawFd>,
-        out: &mut Vec<Completion>,
-    ) {
-        self.waiters.retain(|waiter| {
-            let found = events & waiter.mask;
-            if found != 0 {
-                live.remove(&waiter.token);
-                let result = if waiter.connect { -socket_error(fd) } else { found as i32 };
-                out.push(Completion::plain(waiter.token, result));
-            }
-            found == 0
-        });
-    }
-
-    /// Receives until the socket is drained, nobody asks or the share is used up.
-    fn receive(
-        &mut self,
-        fd: RawFd,
-        groups: &mut [Option<Group>],
-        live: &mut HashMap<Token, RawFd>,
-        out: &mut Vec<Completion>,
-    ) {
-        let mut left = RECEIVE_BURST_BYTES;
-        while self.readable && left > 0 {
-            let Some(reader) = self.readers.first_mut() else { return };
-            let token = reader.token;
-            let step = match &mut reader.sink {
-                Sink::Group(group) => {
-                    let group = groups.get_mut(usize::from(group.0)).and_then(Option::as_mut);
-                    receive_multi(fd, token, group, out)
-                }
-                Sink::Exact { ptr, len, done } => receive_exact(fd, *ptr, *len, done, left),
-            };
-            left = left.saturating_sub(step.bytes);
-            // A short receive emptied the socket, unless an end waits behind the bytes.
-            self.readable &= !step.drained && (!step.short || self.ended);
-            if let Some(result) = step.finished {
-                self.readers.remove(0);
-                live.remove(&token);
-                out.push(Completion::plain(token, result));
-            }
-        }
-    }
-}
-
-impl Reader {
-    /// How a cancelled receive ends. As on io_uring, an exact receive that took bytes already says
-    /// how many: they are gone from the socket.
-    fn cancelled(self) -> Completion {
-        match self.sink {
-            Sink::Exact { done, .. } if done > 0 => Completion::plain(self.token, done as i32),
-            _ => Completion::plain(self.token, -libc::ECANCELED),
-        }
-    }
-}
-
-/// What one `recv` did.
-#[derive(Default)]
-struct Step {
-    bytes: u32,
-    /// `EAGAIN`: nothing is there.
-    drained: bool,
-    /// Fewer bytes than were asked for.
-    short: bool,
-    /// The operation is over, with this result.
-    finished: Option<i32>,
-}
-
-/// One receive into the front buffer of `group`.
-fn receive_multi(
-    fd: RawFd,
-    token: Token,
-    group: Option<&mut Group>,
-    out: &mut Vec<Completion>,
-) -> Step {
-    let Some(group) = group else { return Step::over(-libc::ENOBUFS) };
-    let Some(front) = group.posted.front() else { return Step::over(-libc::ENOBUFS) };
-    let space = front.len - front.used;
-    // SAFETY: `post` promised that `ptr..ptr + len` is writable by us alone until the buffer is
-    // consumed; it is still posted, so `used < len` and this is its unused rest.
-    match recv(fd, unsafe { front.ptr.add(front.used as usize) }, space) {
-        Ok(0) => Step::over(0),
-        Ok(bytes) => {
-            let (index, stays) = group.consume(bytes).unwrap_or_default();
-            let (result, buffer) = (bytes as i32, Some(index));
-            out.push(Completion { token, result, more: true, buffer, buffer_more: stays });
-            Step::took(bytes, space)
-        }
-        Err(libc::EAGAIN) => Step::drained(),
-        Err(errno) => Step::over(-errno),
-    }
-}
-
-impl Group {
-    /// Takes `bytes` of the front buffer: its index, and whether it stays posted.
-    fn consume(&mut self, bytes: u32) -> Option<(u16, bool)> {
-        let front = self.posted.front_mut()?;
-        front.used += bytes;
-        let (index, stays) = (front.index, self.incremental && front.used < front.len);
-        if !stays {
-            self.posted.pop_front();
-        }
-        Some((index, stays))
-    }
-}
-
-impl Step {
-    fn over(result: i32) -> Step {
-        Step { finished: Some(result), ..Step::default() }
-    }
-
-    fn took(bytes: u32, asked: u32) -> Step {
-        Step { bytes, short: bytes < asked, ..Step::default() }
-    }
-
-    fn drained() -> Step {
-        Step { drained: true, ..Step::default() }
-    }
-}
-
-/// One receive towards the `len` bytes at `ptr`, of at most `left` bytes.
-fn receive_exact(fd: RawFd, ptr: *mut u8, len: u32, done: &mut u32, left: u32) -> Step {
-    let asked = (len - *done).min(left);
-    // SAFETY: whoever queued the op keeps `ptr..ptr + len` valid and untouched until its final
-    // completion, which was not given yet; `done < len`, for the op ends when they are equal.
-    match recv(fd, unsafe { ptr.add(*done as usize) }, asked) {
-        Ok(0) => Step::over(*done as i32),
-        Ok(bytes) => {
-            *done += bytes;
-            let finished = (*done == len).then_some(len as i32);
-            Step { finished, ..Step::took(bytes, asked) }
-        }
-        Err(libc::EAGAIN) => Step::drained(),
-        // The bytes come first; the next receive tells the end.
-        Err(_) if *done > 0 => Step::over(*done as i32),
-        Err(errno) => Step::over(-errno),
-    }
-}
-
 impl Kernel for Epoll {
     fn now(&self) -> Instant {
         Instant::now()
@@ -649,13 +422,9 @@ impl Kernel for Epoll {
     }
 
     fn group(&mut self, config: GroupConfig) -> io::Result<GroupId> {
-        if !config.entries.is_power_of_two() || config.entries > 32_768 {
-            return Err(io::Error::from_raw_os_error(libc::EINVAL));
-        }
+        let group = Group::new(config)?;
         let free = self.groups.iter().position(Option::is_none).unwrap_or(self.groups.len());
         let id = u16::try_from(free).map_err(|_| io::Error::from_raw_os_error(libc::ENOSPC))?;
-        let posted = VecDeque::with_capacity(usize::from(config.entries));
-        let group = Group { incremental: config.incremental, posted };
         if free == self.groups.len() {
             self.groups.push(Some(group));
         } else {
@@ -667,7 +436,8 @@ impl Kernel for Epoll {
     unsafe fn post(&mut self, group: GroupId, index: u16, ptr: *mut u8, len: u32) {
         debug_assert!(len > 0, "an empty buffer would read as the end of the stream");
         if let Some(group) = self.group_mut(group).filter(|_| len > 0) {
-            group.posted.push_back(Buffer { index, ptr, len, used: 0 });
+            // SAFETY: as the caller promises.
+            unsafe { group.post(index, ptr, len) };
         }
     }
 
@@ -715,101 +485,4 @@ impl Kernel for Epoll {
 
 fn file_mut(files: &mut [Option<Box<File>>], fd: RawFd) -> Option<&mut File> {
     files.get_mut(usize::try_from(fd).ok()?)?.as_deref_mut()
-}
-
-/// Carries out `op` if it is a send; its result and whether all of it went out.
-fn send(op: &Op) -> Option<(i32, bool)> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let (sent, asked) = match *op {
-        Op::Send { fd, ptr, len } => {
-            let len = len as usize;
-            // SAFETY: whoever queued the op keeps `ptr..ptr + len` readable until its completion.
-            (answer(|| unsafe { libc::send(fd, ptr.cast(), len, flags) }), len)
-        }
-        Op::SendMsg { fd, msg } => {
-            // SAFETY: whoever queued the op keeps the header and all it names valid until then.
-            (answer(|| unsafe { libc::sendmsg(fd, msg, flags) }), unsafe { gathered(msg) })
-        }
-        _ => return None,
-    };
-    Some((sent.map_or_else(|errno| -errno, |bytes| bytes as i32), sent == Ok(asked)))
-}
-
-/// How many bytes a message names.
-///
-/// # Safety
-/// `msg` and its `iovec`s are valid for reading.
-unsafe fn gathered(msg: *const libc::msghdr) -> usize {
-    // SAFETY: as the caller promises; no reference to what the parts name is made.
-    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
-    // SAFETY: `at` stays below the number of parts.
-    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
-}
-
-/// `recv(2)` without blocking. The caller vouches that `ptr..ptr + len` may be written.
-fn recv(fd: RawFd, ptr: *mut u8, len: u32) -> Result<u32, i32> {
-    // SAFETY: both callers prove that the range is writable and nobody else's.
-    let got = answer(|| unsafe { libc::recv(fd, ptr.cast(), len as usize, libc::MSG_DONTWAIT) })?;
-    Ok(got as u32)
-}
-
-/// Which of `mask` is true of `fd` now (or `POLLNVAL` for no descriptor); 0 for none.
-fn poll_now(fd: RawFd, mask: u32) -> i32 {
-    // The poll and epoll bits are the same on Linux.
-    let mut asked = libc::pollfd { fd, events: mask as i16, revents: 0 };
-    // SAFETY: one valid pollfd; a zero timeout never blocks.
-    match answer(|| unsafe { libc::poll(&mut asked, 1, 0) as isize }) {
-        Ok(1..) => i32::from(asked.revents),
-        _ => 0,
-    }
-}
-
-/// Takes the error that a socket holds, 0 for none.
-fn socket_error(fd: RawFd) -> i32 {
-    let mut error: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `error` is writable for `len` bytes, and `len` is a valid, writable socklen_t.
-    let done = unsafe {
-        let value = (&raw mut error).cast();
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, &mut len)
-    };
-    if done == 0 { error } else { errno() }
-}
-
-fn control(set: &OwnedFd, what: i32, fd: RawFd, events: u32, key: u64) -> io::Result<()> {
-    let mut event = libc::epoll_event { events, u64: key };
-    // SAFETY: `event` is a valid epoll_event and both numbers are only looked up by the kernel.
-    match unsafe { libc::epoll_ctl(set.as_raw_fd(), what, fd, &mut event) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// The descriptor that a system call just made, or its error.
-fn owned(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the callers pass the fresh result of a call that makes a descriptor; nobody else
-    // has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)
-}
-
-/// A system call's count, or its `errno`.
-fn answer_once(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
-    usize::try_from(call()).map_err(|_| errno())
-}
-
-/// As [`answer_once`], again while a signal interrupts it.
-fn answer(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
-    loop {
-        match answer_once(&mut call) {
-            Err(libc::EINTR) => {}
-            other => return other,
-        }
-    }
 }

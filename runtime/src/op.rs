@@ -111,6 +111,18 @@ pub enum Op {
     },
 }
 
+/// How many bytes a message names.
+///
+/// # Safety
+/// `msg` and its `iovec`s are valid for reading.
+#[inline]
+pub(crate) unsafe fn gathered(msg: *const libc::msghdr) -> usize {
+    // SAFETY: as the caller promises; no reference to what the parts name is made.
+    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
+    // SAFETY: `at` stays below the number of parts.
+    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
+}
+
 /// The outcome of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {

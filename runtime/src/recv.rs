@@ -15,128 +15,20 @@
 //!     '----> Off (by request), Ended (end of stream, error)
 //! ```
 
-use std::ops::Range;
+mod exact;
+mod rx;
+mod size;
 
-use bytes::Bytes;
+use exact::{EXACT_MIN, Exact};
+use rx::Source;
+pub use rx::{Progress, Rx};
+use size::BlockSize;
 
-use crate::buffer::{Block, LocalBytes, Pool, Slice};
+use crate::buffer::{Block, Pool};
 use crate::op::{Completion, GroupId};
 
 /// Blocks in a socket's group.
 pub(crate) const BLOCKS: u16 = 8;
-/// Smallest and largest block; sizes follow what the socket receives.
-const BLOCK_MIN: usize = 16 << 10;
-const BLOCK_MAX: usize = 256 << 10;
-/// A frame that misses at least this much, and more than its block can still take, gets a buffer
-/// of its own.
-const EXACT_MIN: usize = 128 << 10;
-/// An exact buffer first holds at most this, then grows with what has come, so that an announced
-/// length alone reserves nothing.
-const EXACT_FIRST: usize = 4 << 20;
-/// Parts of a spill from this length on may share its memory.
-const SPILL_SHARE_MIN: usize = 16 << 10;
-/// Shows with only small frames in a row after which blocks shrink again.
-const SHRINK_AFTER: u32 = 64;
-/// A socket that receives frames of at least this length has one block posted at a time.
-const LARGE_MIN: usize = 32 << 10;
-/// Such a socket posts blocks of a whole frame up to this length.
-const LARGE_BLOCK_MAX: usize = 4 << 20;
-/// Where large frames differ in length, blocks are a quarter of one, within these limits, and what
-/// a frame then misses is received into an exact buffer: only its head is copied.
-const HEAD_MIN: usize = 16 << 10;
-const HEAD_MAX: usize = 64 << 10;
-/// Frames are alike when their lengths differ by no more than digits of a header do.
-const ALIKE: usize = 64;
-/// Shows without a large frame after which a socket is treated as one of small frames again.
-const LARGE_UNTIL: u32 = 8;
-
-/// What a handler did with the bytes it was shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Progress {
-    /// Bytes from the front that will not be shown again.
-    pub consumed: usize,
-    /// How many bytes beyond those shown are needed before anything more can be consumed; 0 if
-    /// unknown.
-    pub need: usize,
-}
-
-/// Received bytes, in front of a handler.
-pub struct Rx {
-    source: Source,
-    at: usize,
-    end: usize,
-    may_slice: bool,
-    copied: u64,
-    /// The longest part that was kept or asked for, which the next blocks are sized by.
-    longest: usize,
-}
-
-enum Source {
-    Block(Block),
-    Spill(Vec<u8>),
-    /// A spill of which a part was kept: its memory is the user's too.
-    Shared(Bytes),
-}
-
-impl Rx {
-    /// All that was received and not yet consumed.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        match &self.source {
-            Source::Block(block) => block.bytes(self.at, self.end),
-            Source::Spill(bytes) => &bytes[self.at..self.end],
-            Source::Shared(bytes) => &bytes[self.at..self.end],
-        }
-    }
-
-    /// Keeps a part of [`Rx::bytes`] for as long as the caller likes: a slice of the block if the
-    /// part is at least a quarter of it (and the core may give away more), else a copy.
-    ///
-    /// # Panics
-    /// If the range is not inside [`Rx::bytes`].
-    pub fn keep(&mut self, range: Range<usize>) -> LocalBytes {
-        let len = range.len();
-        self.longest = self.longest.max(len);
-        if let Source::Block(block) = &self.source
-            && self.may_slice
-            && len >= block.len() / 4
-        {
-            assert!(range.end <= self.end - self.at, "the range is not inside the bytes");
-            let (at, end) = (self.at + range.start, self.at + range.end);
-            return Slice::new(block.clone(), at, end).into();
-        }
-        if len >= SPILL_SHARE_MIN
-            && let Some(part) = self.share_spill(range.clone())
-        {
-            return part;
-        }
-        self.copied += len as u64;
-        LocalBytes::copy_from(&self.bytes()[range])
-    }
-
-    /// A part of the spill that is most of it: what was put together is not copied again.
-    fn share_spill(&mut self, range: Range<usize>) -> Option<LocalBytes> {
-        if let Source::Spill(bytes) = &mut self.source
-            && range.len() >= bytes.capacity() / 2
-        {
-            self.source = Source::Shared(Bytes::from(std::mem::take(bytes)));
-        }
-        let Source::Shared(bytes) = &self.source else { return None };
-        Some(bytes.slice(self.at + range.start..self.at + range.end).into())
-    }
-
-    /// Counts `n` bytes that the handler copied out by itself.
-    #[inline]
-    pub fn count_copy(&mut self, n: usize) {
-        self.copied += n as u64;
-    }
-}
-
-impl std::fmt::Debug for Rx {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rx").field("len", &(self.end - self.at)).finish_non_exhaustive()
-    }
-}
 
 /// Consumes received bytes; the closure that the core passes down.
 pub(crate) type Consume<'a> = dyn FnMut(&mut Rx) -> Progress + 'a;
@@ -183,14 +75,6 @@ struct Waiting {
     end: usize,
 }
 
-/// A frame that is received into memory of its own.
-struct Exact {
-    block: Block,
-    have: usize,
-    /// Length of the whole frame as far as is known.
-    total: usize,
-}
-
 pub(crate) struct Recv {
     group: GroupId,
     posted: Vec<Option<Posted>>,
@@ -206,10 +90,7 @@ pub(crate) struct Recv {
     on: bool,
     /// How the stream ended while receiving was off: told after the bytes before it.
     end: Option<Option<i32>>,
-    block_len: usize,
-    small_run: u32,
-    /// Length of the last large frame, while the socket receives such.
-    large: Option<usize>,
+    size: BlockSize,
     /// Indices that are not posted.
     unposted: Vec<u16>,
     incremental: bool,
@@ -229,9 +110,7 @@ impl Recv {
             state: State::Off,
             on: true,
             end: None,
-            block_len: BLOCK_MIN,
-            small_run: 0,
-            large: None,
+            size: BlockSize::new(),
             unposted: (0..BLOCKS).rev().collect(),
             incremental,
             copied: 0,
@@ -250,11 +129,11 @@ impl Recv {
     /// The next buffer to post, with its memory; `None` when enough are posted.
     pub(crate) fn next_to_post(&mut self, pool: &Pool) -> Option<(u16, *mut u8, u32)> {
         let enough = self.exact.is_some() || self.unposted.len() < BLOCKS as usize;
-        if self.large.is_some() && enough {
+        if self.size.is_large() && enough {
             return None;
         }
         let index = self.unposted.pop()?;
-        let fits = self.block_len..=self.block_len + self.block_len / 4;
+        let fits = self.size.len..=self.size.len + self.size.len / 4;
         let cell = &mut self.posted[index as usize];
         let block = match cell.take() {
             Some(p) if p.block.is_unkept() && fits.contains(&p.block.len()) => p.block,
@@ -262,12 +141,12 @@ impl Recv {
                 if let Some(p) = old {
                     let_go(p.block);
                 }
-                pool.take(self.block_len)
+                pool.take(self.size.len)
             }
         };
         let memory = block.as_mut_ptr();
-        *cell = Some(Posted { block, len: self.block_len, filled: 0 });
-        Some((index, memory, self.block_len as u32))
+        *cell = Some(Posted { block, len: self.size.len, filled: 0 });
+        Some((index, memory, self.size.len as u32))
     }
 
     /// Lets all blocks go; nothing of this half may be in the kernel any more.
@@ -416,24 +295,6 @@ impl Recv {
         }
     }
 
-    /// Fills the exact buffer, if there is one, from a chunk; returns where the rest begins.
-    fn top_up_exact(
-        &mut self,
-        block: &Block,
-        mut at: usize,
-        end: usize,
-        pool: &Pool,
-        consume: &mut Consume<'_>,
-    ) -> usize {
-        while let Some(exact) = self.exact.as_mut().filter(|e| at < end && e.have < e.total) {
-            at += fill_exact(exact, block.bytes(at, end), pool, &mut self.copied);
-            if self.on {
-                self.deliver_exact(pool, consume);
-            }
-        }
-        at
-    }
-
     /// Appends to the spill what its frame needs, until it is consumed or the chunk is. A handler
     /// that only knows a small part of what it needs is asked at doubling lengths.
     fn top_up_spill(
@@ -525,49 +386,8 @@ impl Recv {
         self.need = progress.need;
         let left = (end - at).saturating_sub(progress.consumed);
         let frame = if progress.need > 0 { left.saturating_add(progress.need) } else { 0 };
-        self.follow(rx.longest, rx.longest.max(frame));
+        self.size.follow(rx.longest, rx.longest.max(frame), self.incremental);
         (rx, progress)
-    }
-
-    /// Follows what the socket receives: `whole` is the longest complete frame just shown (0 if none
-    /// was worth keeping), `longest` counts an unfinished one too.
-    fn follow(&mut self, whole: usize, longest: usize) {
-        if longest >= LARGE_MIN {
-            let alike = self.large.is_some_and(|last| last.abs_diff(longest) <= ALIKE);
-            self.block_len = if alike && self.incremental && longest <= LARGE_BLOCK_MAX {
-                longest
-            } else {
-                (longest / 4).clamp(HEAD_MIN, HEAD_MAX)
-            };
-            self.large = Some(longest);
-            self.small_run = 0;
-        } else if self.large.is_none() {
-            self.size_blocks(longest);
-        } else if whole < LARGE_MIN {
-            self.small_run += 1;
-            if self.small_run >= LARGE_UNTIL {
-                self.large = None;
-                self.small_run = 0;
-                self.block_len = BLOCK_MIN;
-            }
-        }
-    }
-
-    /// Blocks hold about four of the longest frames seen lately, inside the two limits.
-    fn size_blocks(&mut self, longest: usize) {
-        let fit = (longest.min(BLOCK_MAX) * 4).next_power_of_two().clamp(BLOCK_MIN, BLOCK_MAX);
-        if fit > self.block_len {
-            self.block_len = fit;
-            self.small_run = 0;
-        } else if fit < self.block_len {
-            self.small_run += 1;
-            if self.small_run >= SHRINK_AFTER {
-                self.block_len /= 2;
-                self.small_run = 0;
-            }
-        } else {
-            self.small_run = 0;
-        }
     }
 
     /// After bytes were shown: whether the unfinished frame goes on in memory of its own.
@@ -581,121 +401,6 @@ impl Recv {
         }
         self.state = State::Ending;
         Next::Cancel
-    }
-
-    /// Begins an exact buffer if the unfinished frame misses much, and more than its block takes.
-    fn want_exact(&mut self, pool: &Pool) {
-        // Among large frames whatever misses is fetched by itself, however short: taken from the
-        // next block it would set every frame after it askew. (1 is what is not known.)
-        let least = if self.large.is_some() { 2 } else { EXACT_MIN };
-        if self.exact.is_some() || self.need < least {
-            return;
-        }
-        let (have, room) = match (&self.waiting, self.spill.len()) {
-            (Some(w), 0) => {
-                let block = self.posted.get(w.index as usize).and_then(Option::as_ref);
-                let room = block.map_or(0, |p| p.len - p.filled);
-                (w.end - w.at, if self.incremental { room } else { 0 })
-            }
-            (None, n) if n > 0 => (n, 0),
-            _ => return,
-        };
-        if room < self.need {
-            self.begin_exact(have, pool);
-        }
-    }
-
-    fn begin_exact(&mut self, have: usize, pool: &Pool) {
-        let total = have.saturating_add(self.need);
-        let block = pool.take(total.min(have.max(EXACT_FIRST)));
-        let mut exact = Exact { block, have: 0, total };
-        if let Some(w) = self.waiting.take() {
-            if let Some(Some(p)) = self.posted.get(w.index as usize) {
-                fill_exact(&mut exact, p.block.bytes(w.at, w.end), pool, &mut self.copied);
-            }
-        } else {
-            fill_exact(&mut exact, &self.spill, pool, &mut self.copied);
-            self.spill.clear();
-        }
-        self.exact = Some(exact);
-    }
-
-    fn start_exact(&mut self, pool: &Pool) -> Next {
-        let Some(exact) = self.exact.as_mut().filter(|e| e.have < e.total) else {
-            return Next::Nothing;
-        };
-        grow_exact(exact, exact.have + 1, pool, &mut self.copied);
-        let room = exact.block.len().min(exact.total) - exact.have;
-        // SAFETY: `have` is inside the block (`fill_exact` and `on_exact` keep it so).
-        let to = unsafe { exact.block.as_mut_ptr().add(exact.have) };
-        self.state = State::Exact;
-        Next::Exact(to, room.min(1 << 30) as u32)
-    }
-
-    fn on_exact(
-        &mut self,
-        result: i32,
-        pool: &Pool,
-        consume: &mut Consume<'_>,
-    ) -> Result<Next, Option<i32>> {
-        self.state = State::Off;
-        match result {
-            0 => return self.ended(None),
-            n if n > 0 => {
-                if let Some(exact) = &mut self.exact {
-                    exact.have += n as usize;
-                }
-            }
-            n if goes_on(n) => {}
-            n => return self.ended(Some(-n)),
-        }
-        if self.on {
-            self.deliver_exact(pool, consume);
-        }
-        Ok(self.start(pool))
-    }
-
-    /// Shows a complete exact buffer; what the handler leaves of it goes before the spill.
-    fn deliver_exact(&mut self, pool: &Pool, consume: &mut Consume<'_>) {
-        let Some(exact) = self.exact.take_if(|e| e.have >= e.total) else { return };
-        let source = Source::Block(exact.block.clone());
-        self.exact_shown = true;
-        let (_, progress) = self.call(source, 0, exact.have, pool, consume);
-        self.exact_shown = false;
-        if progress.consumed == 0 && progress.need > 0 {
-            // The frame turned out longer (an aggregate): go on in the same memory.
-            let total = exact.have.saturating_add(progress.need);
-            self.exact = Some(Exact { total, ..exact });
-            return;
-        }
-        if progress.consumed < exact.have {
-            let left = exact.block.bytes(progress.consumed, exact.have);
-            self.copied += left.len() as u64;
-            self.spill.splice(..0, left.iter().copied());
-        }
-        let_go(exact.block);
-    }
-
-    /// Shows an exact buffer that became complete while receiving was off, and fills it from what
-    /// came after it as long as its frame turns out longer.
-    fn feed_exact(&mut self, pool: &Pool, consume: &mut Consume<'_>) {
-        loop {
-            self.deliver_exact(pool, consume);
-            let Some(exact) = &mut self.exact else { return };
-            if !self.spill.is_empty() {
-                let n = fill_exact(exact, &self.spill, pool, &mut self.copied);
-                self.spill.drain(..n);
-            } else if let Some(w) = &mut self.waiting
-                && let Some(Some(p)) = self.posted.get(w.index as usize)
-            {
-                w.at += fill_exact(exact, p.block.bytes(w.at, w.end), pool, &mut self.copied);
-                if w.at == w.end {
-                    self.waiting = None;
-                }
-            } else {
-                return;
-            }
-        }
     }
 }
 
@@ -711,26 +416,6 @@ fn let_go(block: Block) {
     if !block.is_unkept() {
         block.give_away();
     }
-}
-
-/// Copies what the exact buffer still misses out of a chunk; returns how much that was.
-fn fill_exact(exact: &mut Exact, bytes: &[u8], pool: &Pool, copied: &mut u64) -> usize {
-    let n = (exact.total - exact.have).min(bytes.len());
-    grow_exact(exact, exact.have + n, pool, copied);
-    exact.have += exact.block.fill(exact.have, &bytes[..n]);
-    *copied += n as u64;
-    n
-}
-
-/// Makes room for `len` bytes: at least doubles, never beyond the frame.
-fn grow_exact(exact: &mut Exact, len: usize, pool: &Pool, copied: &mut u64) {
-    if len <= exact.block.len() {
-        return;
-    }
-    let grown = pool.take(len.max(exact.block.len() * 2).min(exact.total.max(len)));
-    grown.fill(0, exact.block.bytes(0, exact.have));
-    *copied += exact.have as u64;
-    let_go(std::mem::replace(&mut exact.block, grown));
 }
 
 #[cfg(test)]

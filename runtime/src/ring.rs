@@ -13,15 +13,16 @@
 //! 4. `EBUSY`, `EAGAIN` and `EINTR` are back-pressure: collect, then go on.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use io_uring::types::{CancelBuilder, Fd, TimeoutFlags, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
+use crate::descriptor::{eventfd, ring_eventfd};
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
-use crate::op::{Completion, GroupId, Op, Token};
+use crate::op::{Completion, GroupId, Op, Token, gathered};
 use crate::socket::new_socket;
 use crate::time::Instant;
 
@@ -108,13 +109,6 @@ impl Wakeup for Bell {
             ring_eventfd(host);
         }
     }
-}
-
-fn ring_eventfd(fd: &OwnedFd) {
-    let one = 1u64;
-    // SAFETY: the descriptor is open; eight readable bytes are given. The result is not needed: the
-    // counter can only be full if a wake is outstanding.
-    unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), 8) };
 }
 
 impl Ring {
@@ -301,17 +295,24 @@ fn build(config: Config) -> io::Result<IoUring> {
     }
 }
 
+/// What every ring here is made with, so that one made on trial fails where a core's would.
+pub(crate) fn builder(completions: u32) -> io_uring::Builder {
+    let mut builder = IoUring::builder();
+    builder
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_coop_taskrun()
+        .setup_taskrun_flag()
+        .setup_clamp()
+        .setup_submit_all()
+        .setup_cqsize(completions);
+    builder
+}
+
 fn try_build(entries: u32, completions: u32) -> io::Result<IoUring> {
     let make = |no_array: bool| {
-        let mut b = IoUring::builder();
-        b.dontfork()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_coop_taskrun()
-            .setup_taskrun_flag()
-            .setup_clamp()
-            .setup_submit_all()
-            .setup_cqsize(completions);
+        let mut b = builder(completions);
+        b.dontfork();
         if no_array {
             b.setup_no_sqarray();
         }
@@ -491,31 +492,10 @@ impl Drop for Ring {
     }
 }
 
-/// How many bytes a message names.
-///
-/// # Safety
-/// `msg` and its parts must be valid to read.
-unsafe fn gathered(msg: *const libc::msghdr) -> usize {
-    // SAFETY: as the caller promises; no reference to what the parts name is made.
-    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
-    // SAFETY: `at` stays below the number of parts.
-    (0..count).map(|at| unsafe { (*first.add(at)).iov_len }).sum()
-}
-
 fn foreign_thread() -> io::Error {
     io::Error::other(
         "this ring belongs to the thread that made it; build the driver on the thread that turns it",
     )
-}
-
-fn eventfd(flags: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no pointer is passed.
-    let fd = unsafe { libc::eventfd(0, flags | libc::EFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a fresh descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A provided-buffer ring in memory shared with the kernel.

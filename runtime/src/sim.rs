@@ -6,22 +6,25 @@
 //! kernel would punish with a wild write or a leak is a line of [`Ledger::violations`] here.
 
 mod faults;
+mod ledger;
+mod memory;
 mod net;
+mod state;
 
 use std::cell::{RefCell, RefMut};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::RawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use faults::SimConfig;
+pub use ledger::Ledger;
+use net::World;
 pub use net::{ConnId, Peer, PeerOut, SimNet};
-use net::{Endpoint, World};
+use state::{File, Kind, State};
 
+use crate::group::Group;
 use crate::kernel::{Address, GroupConfig, Kernel, Wait, Wakeup};
 use crate::op::{Completion, GroupId, Op, Token};
 use crate::socket::Keepalive;
@@ -39,121 +42,11 @@ pub struct Sim {
     waker: Arc<SimWaker>,
 }
 
-/// What a [`Sim`] holds and what it was misused for; stays readable when the kernel is gone.
-#[derive(Clone)]
-pub struct Ledger(Rc<RefCell<State>>);
-
-#[derive(Default)]
-struct State {
-    armed: Option<Instant>,
-    queued: Vec<(Token, Op)>,
-    files: BTreeMap<RawFd, File>,
-    groups: BTreeMap<u16, Group>,
-    /// Unfinished operations in the order of their submission.
-    live: BTreeMap<u64, Live>,
-    last_op: u64,
-    /// Every cell and generation that ever queued something.
-    known: BTreeSet<(u32, u32)>,
-    /// Done and not yet returned.
-    done: Vec<Completion>,
-    /// Of these: sends that went out whole, which end no wait.
-    whole_sends: usize,
-    violations: Vec<String>,
-    deadlock: bool,
-    enters: u64,
-    trace: u64,
-}
-
-#[derive(Default)]
-struct File {
-    conn: Option<ConnId>,
-    shut: bool,
-}
-
-struct Group {
-    incremental: bool,
-    entries: u16,
-    posted: VecDeque<Buffer>,
-}
-
-struct Buffer {
-    index: u16,
-    ptr: *mut u8,
-    len: usize,
-    used: usize,
-}
-
-struct Live {
-    token: Token,
-    fd: RawFd,
-    conn: Option<ConnId>,
-    kind: Kind,
-    /// Cancelled; its completion is on its way.
-    ending: bool,
-}
-
-enum Kind {
-    Connect,
-    Multi(GroupId),
-    Exact { ptr: *mut u8, len: usize, done: usize },
-    PollIn,
-    PollOut,
-}
-
 struct SimWaker(AtomicBool);
 
 impl Wakeup for SimWaker {
     fn wake(&self) {
         self.0.store(true, Ordering::Release);
-    }
-}
-
-impl Ledger {
-    /// Misuses of the kernel, in order; empty is what tests assert.
-    pub fn violations(&self) -> Vec<String> {
-        self.0.borrow().violations.clone()
-    }
-
-    /// A wait found that nothing could ever end it: no event, no armed instant, no wake.
-    pub fn deadlock(&self) -> bool {
-        self.0.borrow().deadlock
-    }
-
-    /// Descriptors made and not closed.
-    pub fn open_fds(&self) -> usize {
-        self.0.borrow().files.len()
-    }
-
-    /// Buffers that are posted, partly used ones included.
-    pub fn posted_buffers(&self) -> usize {
-        self.0.borrow().groups.values().map(|g| g.posted.len()).sum()
-    }
-
-    /// Groups made and not removed.
-    pub fn groups(&self) -> usize {
-        self.0.borrow().groups.len()
-    }
-
-    /// Operations whose final completion has not been returned yet.
-    pub fn live_ops(&self) -> usize {
-        let state = self.0.borrow();
-        state.queued.len() + state.live.len() + state.done.iter().filter(|c| !c.more).count()
-    }
-
-    /// A hash over all completions returned so far and their instants.
-    pub fn trace(&self) -> u64 {
-        self.0.borrow().trace
-    }
-}
-
-impl std::fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ledger")
-            .field("open_fds", &self.open_fds())
-            .field("live_ops", &self.live_ops())
-            .field("posted_buffers", &self.posted_buffers())
-            .field("violations", &self.violations())
-            .finish_non_exhaustive()
     }
 }
 
@@ -167,9 +60,8 @@ impl Sim {
     fn new(net: SimNet) -> Sim {
         let id = net.0.borrow().kernels;
         net.0.borrow_mut().kernels += 1;
-        let state = State { trace: 0xcbf2_9ce4_8422_2325, ..State::default() };
         let waker = Arc::new(SimWaker(AtomicBool::new(false)));
-        Sim { net, id, state: Rc::new(RefCell::new(state)), waker }
+        Sim { net, id, state: Rc::new(RefCell::new(State::new())), waker }
     }
 
     /// Its books, for checkers.
@@ -267,436 +159,6 @@ fn shuffle(done: &[Completion], rng: &mut fastrand::Rng) -> Vec<Completion> {
     result
 }
 
-impl State {
-    fn violation(&mut self, what: String) {
-        self.violations.push(what);
-    }
-
-    fn complete(&mut self, token: Token, result: i32) {
-        self.done.push(Completion::plain(token, result));
-    }
-
-    /// Folds a completion into the trace (FNV-1a over its fields).
-    fn note(&mut self, now: Instant, c: &Completion) {
-        let flags = u64::from(c.more) | u64::from(c.buffer_more) << 1;
-        let buffer = c.buffer.map_or(u64::MAX, u64::from);
-        for word in [now.as_nanos(), c.token.0, c.result as u64, flags, buffer] {
-            for byte in word.to_le_bytes() {
-                self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
-        }
-    }
-
-    /// Starts one operation; answers a connection that is to be reset.
-    fn start(&mut self, world: &mut World, id: u32, token: Token, op: Op) -> Option<ConnId> {
-        self.check_token(token, &op);
-        if let Op::Cancel { target } = op {
-            self.cancel(world, id, token, target);
-            return None;
-        }
-        let fd = descriptor(&op);
-        let Some(file) = self.files.get(&fd) else {
-            self.violation(format!("{token:?}: {} on closed descriptor {fd}", name(&op)));
-            self.complete(token, -libc::EBADF);
-            return None;
-        };
-        let conn = file.conn;
-        match op {
-            Op::Connect { addr, len, .. } => self.connect(world, id, token, fd, (addr, len)),
-            Op::Send { ptr, len, .. } => {
-                return self.send(world, token, fd, &[(ptr, len as usize)]);
-            }
-            Op::SendMsg { msg, .. } => {
-                // SAFETY: the queuer keeps the header and its iovecs valid until the completion.
-                let parts = unsafe { parts(msg) };
-                return self.send(world, token, fd, &parts);
-            }
-            Op::RecvMulti { group, .. } => {
-                if self.groups.get(&group.0).is_none_or(|g| g.posted.is_empty()) {
-                    self.complete(token, -libc::ENOBUFS);
-                } else {
-                    self.wait_on(token, fd, conn, Kind::Multi(group));
-                }
-            }
-            Op::RecvExact { ptr, len, .. } => {
-                self.wait_on(token, fd, conn, Kind::Exact { ptr, len: len as usize, done: 0 });
-            }
-            Op::PollIn { .. } => self.wait_on(token, fd, conn, Kind::PollIn),
-            Op::PollOut { .. } => self.wait_on(token, fd, conn, Kind::PollOut),
-            Op::Close { .. } => {
-                self.close(world, fd);
-                self.complete(token, 0);
-            }
-            Op::Cancel { .. } => {}
-        }
-        None
-    }
-
-    /// Two operations of one name could not be told apart. Cancels may share theirs: each completes
-    /// within its own submit.
-    fn check_token(&mut self, token: Token, op: &Op) {
-        let live = self.live.values().any(|l| l.token == token)
-            || self.done.iter().any(|c| c.token == token && !c.more);
-        if live && !matches!(op, Op::Cancel { .. }) {
-            self.violation(format!("{token:?} queued while an operation of that name is live"));
-        }
-        if !matches!(op, Op::Cancel { .. }) {
-            self.known.insert((token.index(), token.generation()));
-        }
-    }
-
-    fn wait_on(&mut self, token: Token, fd: RawFd, conn: Option<ConnId>, kind: Kind) {
-        self.last_op += 1;
-        self.live.insert(self.last_op, Live { token, fd, conn, kind, ending: false });
-    }
-
-    fn connect(
-        &mut self,
-        world: &mut World,
-        id: u32,
-        token: Token,
-        fd: RawFd,
-        (addr, len): (*const libc::sockaddr, libc::socklen_t),
-    ) {
-        // SAFETY: the queuer keeps `addr..addr + len` valid until the completion.
-        let Some(to) = (unsafe { endpoint(addr, len) }) else {
-            return self.complete(token, -libc::EINVAL);
-        };
-        let Some(file) = self.files.get_mut(&fd) else { return };
-        // A descriptor whose first connect failed may try again.
-        if let Some(old) = file.conn {
-            match world.conn(old).map(|c| c.connected) {
-                Some(None) => return self.complete(token, -libc::EALREADY),
-                Some(Some(0)) => return self.complete(token, -libc::EISCONN),
-                _ => world.close(old),
-            }
-        }
-        let conn = world.connect(id, to);
-        file.conn = Some(conn);
-        self.wait_on(token, fd, Some(conn), Kind::Connect);
-    }
-
-    /// Sends at once, as much as the socket and the dice allow.
-    fn send(
-        &mut self,
-        world: &mut World,
-        token: Token,
-        fd: RawFd,
-        from: &[(*const u8, usize)],
-    ) -> Option<ConnId> {
-        let file = self.files.get(&fd)?;
-        let (short, again, reset) =
-            (world.config.short_send, world.config.send_again, world.config.reset);
-        let (short, again, reset) = (world.chance(short), world.chance(again), world.chance(reset));
-        let asked: usize = from.iter().map(|(_, len)| len).sum();
-        let now = world.now;
-        let id = file.conn.filter(|_| !file.shut).unwrap_or(ConnId(0));
-        let Some(c) = world.conn(id) else {
-            let errno = if file.shut { libc::EPIPE } else { libc::ENOTCONN };
-            self.complete(token, -errno);
-            return None;
-        };
-        let room = c.room;
-        if c.error.is_some() || c.connected.is_some_and(|r| r != 0) {
-            self.complete(token, -libc::EPIPE);
-            return None;
-        }
-        let closed = c.connected.is_none() || c.blocked_until > now || c.room == 0;
-        if again && !closed {
-            world.block(id);
-        }
-        if closed || again {
-            self.complete(token, -libc::EAGAIN);
-            return None;
-        }
-        let mut take = asked.min(room);
-        if short && take > 1 {
-            take = world.rng.usize(1..take);
-        }
-        world.transmit(id, copy_out(from, take));
-        self.whole_sends += usize::from(take == asked);
-        self.complete(token, take as i32);
-        reset.then_some(id)
-    }
-
-    fn cancel(&mut self, world: &mut World, id: u32, token: Token, target: Token) {
-        // Of a tenant that did queue something, a core may cancel more than is there.
-        if !self.known.contains(&(target.index(), target.generation())) {
-            self.violation(format!("{token:?}: cancel of {target:?}, whose cell never queued"));
-        }
-        let found = self.live.iter().find(|(_, l)| l.token == target && !l.ending).map(|(k, _)| *k);
-        let Some(key) = found else { return self.complete(token, -libc::ENOENT) };
-        let late = world.config.late_cancel;
-        let late = world.chance(late);
-        // A running operation may take bytes until it ends.
-        let running = late && world.rng.bool();
-        if late {
-            if let Some(live) = self.live.get_mut(&key) {
-                live.ending = !running;
-            }
-            world.end_late(id, key);
-        } else if let Some(live) = self.live.remove(&key) {
-            self.done.push(live.cancelled());
-        }
-        self.complete(token, if running { -libc::EALREADY } else { 0 });
-    }
-
-    /// The late end of a cancelled operation, unless it completed by itself meanwhile.
-    fn end_late(&mut self, op: u64) {
-        if let Some(live) = self.live.remove(&op) {
-            self.done.push(live.cancelled());
-        }
-    }
-
-    fn close(&mut self, world: &mut World, fd: RawFd) {
-        let Some(file) = self.files.remove(&fd) else {
-            return self.violation(format!("close of descriptor {fd}, which is not open"));
-        };
-        let left: Vec<u64> =
-            self.live.iter().filter(|(_, l)| l.fd == fd).map(|(key, _)| *key).collect();
-        for key in left {
-            if let Some(live) = self.live.remove(&key) {
-                self.violation(format!("close of descriptor {fd} under live {:?}", live.token));
-                self.done.push(live.cancelled());
-            }
-        }
-        if let Some(conn) = file.conn {
-            world.close(conn);
-        }
-    }
-
-    /// Lets every operation go as far as it can.
-    fn pump(&mut self, world: &mut World, id: u32) {
-        let keys: Vec<u64> = self.live.keys().copied().collect();
-        for key in keys {
-            // Taken out while it runs, so that all of `self` can be lent to it.
-            let Some(mut live) = self.live.remove(&key) else { continue };
-            let over = if live.ending { None } else { self.step(world, id, &mut live) };
-            match over {
-                Some(Some(result)) => self.complete(live.token, result),
-                // Its last completion was its end.
-                Some(None) => {}
-                None => {
-                    self.live.insert(key, live);
-                }
-            }
-        }
-    }
-
-    /// One operation. `Some`: it is over, with a completion to be made or without.
-    fn step(&mut self, world: &mut World, id: u32, live: &mut Live) -> Option<Option<i32>> {
-        let shut = self.files.get(&live.fd).is_none_or(|f| f.shut);
-        let now = world.now;
-        let conn = live.conn.and_then(|conn| world.conn(conn));
-        let Some(c) = conn else {
-            let result = match live.kind {
-                _ if shut => 0,
-                Kind::PollIn | Kind::PollOut => i32::from(libc::POLLHUP),
-                _ => -libc::ENOTCONN,
-            };
-            return Some(Some(result));
-        };
-        match &mut live.kind {
-            Kind::Connect if shut => Some(Some(c.connected.unwrap_or(-libc::ECONNRESET))),
-            Kind::Connect => c.connected.map(Some),
-            Kind::PollOut => {
-                let failed = c.error.is_some() || shut || c.connected.is_some_and(|r| r != 0);
-                let takes = c.connected == Some(0) && c.room > 0 && c.blocked_until <= now;
-                let mask = if failed { libc::POLLERR | libc::POLLHUP } else { libc::POLLOUT };
-                (failed || takes).then_some(Some(i32::from(mask)))
-            }
-            Kind::PollIn => {
-                let ready = !c.inbound.is_empty() || c.ended || c.error.is_some() || shut;
-                ready.then_some(Some(i32::from(libc::POLLIN)))
-            }
-            Kind::Exact { ptr, len, done } => {
-                let take = (*len - *done).min(c.inbound.len());
-                // SAFETY: the queuer keeps `ptr..ptr + len` untouched until the final completion,
-                // which was not given; `done + take <= len`.
-                unsafe { copy_in(&mut c.inbound, take, ptr.add(*done)) };
-                *done += take;
-                if *done == *len {
-                    return Some(Some(*done as i32));
-                }
-                let end = end_of(c.error, c.ended || shut)?;
-                Some(Some(if *done > 0 { *done as i32 } else { end }))
-            }
-            Kind::Multi(group) => {
-                let group = *group;
-                self.receive_multi(world, id, live, group, shut)
-            }
-        }
-    }
-
-    fn receive_multi(
-        &mut self,
-        world: &mut World,
-        id: u32,
-        live: &Live,
-        group: GroupId,
-        shut: bool,
-    ) -> Option<Option<i32>> {
-        let conn = live.conn?;
-        let (split, no_buffers, end) =
-            (world.config.split, world.config.no_buffers, world.config.multishot_end);
-        loop {
-            let c = world.conn(conn)?;
-            if c.inbound.is_empty() {
-                return end_of(c.error, c.ended || shut).map(Some);
-            }
-            let there = c.inbound.len();
-            let (split, no_buffers, end) =
-                (world.chance(split), world.chance(no_buffers), world.chance(end));
-            let group = self.groups.get_mut(&group.0).filter(|_| !no_buffers);
-            let Some(group) = group.filter(|g| !g.posted.is_empty()) else {
-                // Whoever arms again must be heard, also if nothing new arrives.
-                world.look_later(id);
-                return Some(Some(-libc::ENOBUFS));
-            };
-            let space = group.posted.front().map_or(0, |b| b.len - b.used);
-            let mut take = there.min(space);
-            if split && take > 1 {
-                take = world.rng.usize(1..take);
-            }
-            let c = world.conn(conn)?;
-            let (index, stays) = group.fill(&mut c.inbound, take)?;
-            self.done.push(Completion {
-                token: live.token,
-                result: take as i32,
-                more: !end,
-                buffer: Some(index),
-                buffer_more: stays,
-            });
-            if end {
-                return Some(None);
-            }
-        }
-    }
-}
-
-impl Group {
-    /// Moves `take` bytes into the front buffer, which has room for them.
-    fn fill(&mut self, from: &mut VecDeque<u8>, take: usize) -> Option<(u16, bool)> {
-        let front = self.posted.front_mut()?;
-        // SAFETY: `post` promised `ptr..ptr + len` to us until the buffer is consumed, and
-        // `used + take <= len`.
-        unsafe { copy_in(from, take, front.ptr.add(front.used)) };
-        front.used += take;
-        let (index, stays) = (front.index, self.incremental && front.used < front.len);
-        if !stays {
-            self.posted.pop_front();
-        }
-        Some((index, stays))
-    }
-}
-
-impl Live {
-    fn cancelled(&self) -> Completion {
-        match self.kind {
-            Kind::Exact { done, .. } if done > 0 => Completion::plain(self.token, done as i32),
-            _ => Completion::plain(self.token, -libc::ECANCELED),
-        }
-    }
-}
-
-/// What a receive on a drained socket answers, `None` if it has to wait.
-fn end_of(error: Option<i32>, ended: bool) -> Option<i32> {
-    error.map(|errno| -errno).or(ended.then_some(0))
-}
-
-fn descriptor(op: &Op) -> RawFd {
-    match *op {
-        Op::Connect { fd, .. } | Op::Send { fd, .. } | Op::SendMsg { fd, .. } => fd,
-        Op::RecvMulti { fd, .. } | Op::RecvExact { fd, .. } => fd,
-        Op::PollOut { fd } | Op::PollIn { fd } | Op::Close { fd } => fd,
-        Op::Cancel { .. } => -1,
-    }
-}
-
-fn name(op: &Op) -> &'static str {
-    match op {
-        Op::Connect { .. } => "connect",
-        Op::Send { .. } | Op::SendMsg { .. } => "send",
-        Op::RecvMulti { .. } | Op::RecvExact { .. } => "receive",
-        Op::PollOut { .. } | Op::PollIn { .. } => "poll",
-        Op::Cancel { .. } => "cancel",
-        Op::Close { .. } => "close",
-    }
-}
-
-/// The pieces that a message names.
-///
-/// # Safety
-/// `msg` and its `iovec`s are valid for reading.
-unsafe fn parts(msg: *const libc::msghdr) -> Vec<(*const u8, usize)> {
-    // SAFETY: as the caller promises.
-    let (first, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen) };
-    (0..count)
-        .map(|at| {
-            // SAFETY: `at` stays below the number of parts.
-            let part = unsafe { *first.add(at) };
-            (part.iov_base.cast_const().cast(), part.iov_len)
-        })
-        .collect()
-}
-
-/// The first `take` bytes of what a send names.
-fn copy_out(from: &[(*const u8, usize)], take: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(take);
-    for &(ptr, len) in from {
-        let len = len.min(take - bytes.len());
-        if len > 0 {
-            // SAFETY: a send's memory is readable until its completion, which is not made yet.
-            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(ptr, len) });
-        }
-    }
-    bytes
-}
-
-/// Moves the first `take` bytes of `from` to `to`.
-///
-/// # Safety
-/// `to..to + take` is writable and nobody else reads or writes it now.
-unsafe fn copy_in(from: &mut VecDeque<u8>, take: usize, to: *mut u8) {
-    let (front, back) = from.as_slices();
-    let first = take.min(front.len());
-    let second = (take - first).min(back.len());
-    // SAFETY: `first + second <= take`, and each is within its slice; the deque's memory is its own.
-    unsafe {
-        std::ptr::copy_nonoverlapping(front.as_ptr(), to, first);
-        std::ptr::copy_nonoverlapping(back.as_ptr(), to.add(first), second);
-    }
-    from.drain(..take);
-}
-
-/// Reads a socket address.
-///
-/// # Safety
-/// `addr..addr + len` is valid for reading.
-unsafe fn endpoint(addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<Endpoint> {
-    // SAFETY: as the caller promises.
-    let bytes = unsafe { std::slice::from_raw_parts(addr.cast::<u8>(), len as usize) };
-    let port = || Some(u16::from_be_bytes([*bytes.get(2)?, *bytes.get(3)?]));
-    match i32::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?])) {
-        libc::AF_INET => {
-            let ip: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
-            Some(Endpoint::Tcp(SocketAddr::new(Ipv4Addr::from(ip).into(), port()?)))
-        }
-        libc::AF_INET6 => {
-            let flow = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
-            let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-            let scope = u32::from_ne_bytes(bytes.get(24..28)?.try_into().ok()?);
-            let v6 = SocketAddrV6::new(Ipv6Addr::from(ip), port()?, flow, scope);
-            Some(Endpoint::Tcp(SocketAddr::V6(v6)))
-        }
-        libc::AF_UNIX => {
-            let path = bytes.get(2..)?.split(|b| *b == 0).next()?;
-            Some(Endpoint::Unix(std::ffi::OsStr::from_bytes(path).into()))
-        }
-        _ => None,
-    }
-}
-
 impl Kernel for Sim {
     fn now(&self) -> Instant {
         self.net.now()
@@ -762,15 +224,14 @@ impl Kernel for Sim {
     }
 
     fn group(&mut self, config: GroupConfig) -> io::Result<GroupId> {
-        let valid = config.entries.is_power_of_two() && config.entries <= 32_768;
-        if !valid || (config.incremental && !self.incremental()) {
+        let group = Group::new(config)?;
+        if config.incremental && !self.incremental() {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let mut state = self.state.borrow_mut();
         let free = (0..=u16::MAX).find(|id| !state.groups.contains_key(id));
         let id = free.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOSPC))?;
-        let GroupConfig { entries, incremental } = config;
-        state.groups.insert(id, Group { incremental, entries, posted: VecDeque::new() });
+        state.groups.insert(id, group);
         Ok(GroupId(id))
     }
 
@@ -779,11 +240,10 @@ impl Kernel for Sim {
         let wrong = match state.groups.get_mut(&group.0) {
             None => "that group does not exist",
             Some(_) if len == 0 => "it is empty",
-            Some(g) if g.posted.iter().any(|b| b.index == index) => "that index is posted already",
-            Some(g) if g.posted.len() >= usize::from(g.entries) => "the group is full",
-            Some(g) => {
-                return g.posted.push_back(Buffer { index, ptr, len: len as usize, used: 0 });
-            }
+            Some(g) if g.holds(index) => "that index is posted already",
+            Some(g) if g.is_full() => "the group is full",
+            // SAFETY: as the caller promises.
+            Some(g) => return unsafe { g.post(index, ptr, len) },
         };
         state.violation(format!("post of buffer {index} to {group:?}: {wrong}"));
     }

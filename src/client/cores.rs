@@ -22,9 +22,10 @@ use super::local::LocalClient;
 use crate::config::Options;
 use crate::error::{Error, ErrorKind, Fate};
 use crate::placement::core::{CoreDesk, CoreDriver};
+use crate::topology::Board;
 
 /// The environment variable that forces a rung: `u2`, `u1` or `epoll`.
-const RUNG_VARIABLE: &str = "HEDGEROW_RUNG";
+pub(crate) const RUNG_VARIABLE: &str = "HEDGEROW_RUNG";
 
 /// How cores are made.
 #[derive(Clone, Debug, Default)]
@@ -357,6 +358,12 @@ impl LocalContext {
     /// [`ErrorKind::Config`] for invalid options.
     pub fn create(&self, options: &Options) -> Result<LocalClient, Error> {
         LocalClient::open(&self.desk, options)
+    }
+
+    /// The client of a deployment's coordinator: one connection to each node, and none of what makes reads
+    /// quick.
+    pub(crate) fn control(&self, board: &Arc<Board>) -> Result<LocalClient, Error> {
+        LocalClient::control(&self.desk, board)
     }
 
     /// Which core this is, from 0, in the order of the cpus given.

@@ -18,7 +18,7 @@ use super::request::{Place, Request};
 use super::states::States;
 use crate::command::cursors::ScanPage;
 use crate::command::{Command, Flags};
-use crate::config::Options;
+use crate::config::{Endpoint, Options};
 use crate::engine::{Counters, SeenNode, StateChange};
 use crate::error::Error;
 use crate::placement::hosted::HostPlace;
@@ -160,6 +160,18 @@ impl Client {
         F: FnMut(u64) -> Command<ScanPage<T>>,
     {
         Pages::new(self, step)
+    }
+
+    /// From now on the deployment has these replicas; as
+    /// [`LocalClient::set_replicas`](super::LocalClient::set_replicas).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_replicas(&self, endpoints: Vec<Endpoint>) -> Result<(), Error> {
+        match &*self.placed {
+            Placed::Hosted(lanes) => lanes.first().with(|engine, _| engine.set_replicas(endpoints)),
+            Placed::Pinned(pinned) => pinned.set_replicas(endpoints),
+        }
     }
 
     /// The nodes of the deployment as the first of its connections sees them, the primary first; `None`

@@ -16,13 +16,14 @@ use super::request::{Passage, Place, Read, Request};
 use super::states::LocalStates;
 use crate::command::cursors::ScanPage;
 use crate::command::{Command, ToArg, strings};
-use crate::config::Options;
+use crate::config::{Endpoint, Options};
 use crate::engine::{Counters, ReadCopy, SeenNode};
 use crate::error::Error;
 use crate::placement::core::{CoreDesk, CorePlace};
 use crate::read::{Ledger, Reads, Weather};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 use crate::route::{PinId, View};
+use crate::topology::{Board, NodeIndex};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
 /// dropping the last clone closes them, and every request still waiting ends with an error.
@@ -55,6 +56,33 @@ impl LocalClient {
         let place = desk.open(Arc::new(options.clone()));
         let shared = Rc::new(Shared { place, local: desk.local().clone() });
         Ok(LocalClient { shared, view: options.read_from.into() })
+    }
+
+    /// The client of a coordinator.
+    pub(crate) fn control(desk: &CoreDesk, board: &Arc<Board>) -> Result<LocalClient, Error> {
+        if desk.has_ended() {
+            return Err(Error::closed());
+        }
+        let place = desk.open_control(board);
+        let shared = Rc::new(Shared { place, local: desk.local().clone() });
+        Ok(LocalClient { shared, view: View::default() })
+    }
+
+    /// Sends a command to one node.
+    pub(crate) fn to_node<R>(&self, node: NodeIndex, command: Command<R>) -> LocalRequest<R> {
+        let view = View { node: Some(node), ..self.view };
+        LocalRequest(Request::new(self.shared.place.clone(), view, command))
+    }
+
+    /// From now on the deployment has these replicas, for every client in this process that was made with
+    /// the same options. Those that stay keep their connections; those that left take no new reads at
+    /// once, answer what they had accepted, and are closed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for an address that cannot be dialled or is named
+    /// twice, and for a client that was made without any replica.
+    pub fn set_replicas(&self, endpoints: Vec<Endpoint>) -> Result<(), Error> {
+        self.shared.place.with(|engine, _| engine.set_replicas(endpoints))
     }
 
     /// Waits until the first connections are up.

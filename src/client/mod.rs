@@ -13,6 +13,7 @@ pub(crate) mod request;
 mod states;
 
 pub use crate::engine::{ConnectionState, StateChange};
+pub(crate) use cores::RUNG_VARIABLE;
 pub use cores::{Cores, CoresBuilder, LocalContext};
 pub use door::Door;
 pub use embedded::{Driver, Embedded, EmbeddedBuilder};

@@ -23,7 +23,7 @@ use super::local::LocalClient;
 use super::pages::Pins;
 use super::request::read;
 use crate::command::Command;
-use crate::config::Options;
+use crate::config::{Endpoint, Options};
 use crate::engine::StateChange;
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{ConvertError, Frame, FromReply, Reply};
@@ -81,6 +81,20 @@ impl Pinned {
             let _ = seat.run(look);
         }
         self.connected.load(Ordering::Relaxed)
+    }
+
+    /// Checks the addresses here, and has the first core publish them.
+    pub(crate) fn set_replicas(&self, endpoints: Vec<Endpoint>) -> Result<(), Error> {
+        self.options.check_replicas(&endpoints)?;
+        let (number, seat) = (self.number, self.seats.first().ok_or_else(Error::closed)?);
+        let set = move || {
+            if let Some(client) = client(number) {
+                // They are right: that was checked.
+                let _ = client.set_replicas(endpoints.clone());
+            }
+        };
+        Errand::new(seat, set).go();
+        Ok(())
     }
 
     /// A scan is over, whose server the first core knew.

@@ -98,7 +98,7 @@ impl FromStr for ProtocolChoice {
 /// options.client_name = Some("checkout".into());
 /// # Ok::<(), hedgerow::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Options {
     /// The server.
@@ -257,13 +257,7 @@ impl Options {
     }
 
     fn check_reads(&self) -> Result<(), Error> {
-        for (at, replica) in self.replica_endpoints.iter().enumerate() {
-            replica.check("replica_endpoints")?;
-            if *replica == self.endpoint || self.replica_endpoints[..at].contains(replica) {
-                let text = format!("`replica_endpoints`: {replica} is named twice");
-                return Err(Error::config(text));
-            }
-        }
+        self.check_replicas(&self.replica_endpoints)?;
         if let Some(hedging) = &self.hedging {
             hedging.check()?;
         }
@@ -271,6 +265,21 @@ impl Options {
             return Err(Error::config("`replica_refresh_interval` must be at most one day"));
         }
         self.check_view(self.read_from)
+    }
+
+    /// Checks addresses of replicas.
+    ///
+    /// # Errors
+    /// One that cannot be dialled, and one that is named twice.
+    pub(crate) fn check_replicas(&self, replicas: &[Endpoint]) -> Result<(), Error> {
+        for (at, replica) in replicas.iter().enumerate() {
+            replica.check("replica_endpoints")?;
+            if *replica == self.endpoint || replicas[..at].contains(replica) {
+                let text = format!("`replica_endpoints`: {replica} is named twice");
+                return Err(Error::config(text));
+            }
+        }
+        Ok(())
     }
 
     /// Checks what a view of a client asks for.

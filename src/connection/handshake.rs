@@ -190,7 +190,10 @@ impl Handshake {
         self.learnt.role = RoleReply::of(&frame);
         match self.learnt.role {
             Some(RoleReply { role: Some(Role::Replica), .. }) => self.finish(to),
-            _ => Progress::Failed { error: not_a_replica(self.learnt.role), permanent: false },
+            reply => {
+                let error = not_a_replica(reply.and_then(|reply| reply.role));
+                Progress::Failed { error, permanent: false }
+            }
         }
     }
 
@@ -272,11 +275,10 @@ fn zone_of_hello(frame: &Frame<'_>) -> Option<String> {
 }
 
 /// Why a connection to a replica may serve no reads.
-pub(crate) fn not_a_replica(reply: Option<RoleReply>) -> Error {
-    let what = match reply {
-        Some(RoleReply { role: Some(Role::Primary), .. }) => "it reports the role of a primary",
-        Some(_) => "it reports a role that serves no reads",
-        None => "its answer to ROLE names no role",
+pub(crate) fn not_a_replica(role: Option<Role>) -> Error {
+    let what = match role {
+        Some(Role::Primary) => "it reports the role of a primary",
+        Some(Role::Replica) | None => "its answer to ROLE names no role that serves reads",
     };
     let text = format!("set-up: not a replica: {what}");
     Error::new(ErrorKind::Handshake, Fate::NotSent, text)

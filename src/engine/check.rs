@@ -55,9 +55,12 @@ impl<O: Outside> Engine<O> {
             return;
         }
         for at in 0..self.links.len() {
-            if self.links[at].role == Role::Replica {
+            if self.links[at].role == Role::Replica && !self.links[at].is_removed {
                 self.connect(now, LinkId(at as u32));
             }
+        }
+        if let Some(board) = self.reported_board().cloned() {
+            self.out.coordinate(&board);
         }
         self.rearm();
     }
@@ -77,15 +80,14 @@ impl<O: Outside> Engine<O> {
     /// moment only, so this asks.
     pub(super) fn is_checked(&mut self, now: Instant, at: usize) -> bool {
         let interval = self.options.replica_refresh_interval;
-        let check = self.links[at].check;
         if interval.is_zero() {
-            let holds = check.at == Some(now);
+            let holds = self.links[at].check.at == Some(now);
             if !holds {
                 self.ask_role(LinkId(at as u32));
             }
             return holds;
         }
-        check.at.is_some_and(|last| now.since(last) < interval * LATE)
+        self.said(at).at.is_some_and(|last| now.since(last) < interval * LATE)
     }
 
     /// Sends ROLE, unless that is on its way.
@@ -114,7 +116,8 @@ impl<O: Outside> Engine<O> {
             // A primary that is none any more says so to the next write.
             (_, Role::Primary) => {}
             (reply, Role::Replica) => {
-                let error = not_a_replica(reply).with_node(&link.profile.endpoint);
+                let error =
+                    not_a_replica(reply.and_then(|r| r.role)).with_node(&link.profile.endpoint);
                 self.retire(now, at, error);
             }
         }
@@ -136,7 +139,7 @@ impl<O: Outside> Engine<O> {
 
     /// Takes no more commands on a link; when what is in flight has its replies the connection ends
     ///
-    fn retire(&mut self, now: Instant, at: LinkId, error: Error) {
+    pub(super) fn retire(&mut self, now: Instant, at: LinkId, error: Error) {
         let link = &mut self.links[at.0 as usize];
         if link.connection.in_flight.is_empty() {
             return self.lose(now, at, error, false);
@@ -149,9 +152,8 @@ impl<O: Outside> Engine<O> {
 
     /// Bytes by which a replica was behind when both were last asked.
     pub(super) fn lag(&self, at: usize) -> Option<u64> {
-        let offset = self.links[at].check.offset?;
-        let primaries = &self.links[self.primary.clone()];
-        let primary = primaries.iter().filter_map(|l| l.check.offset).max()?;
+        let offset = self.said(at).offset?;
+        let primary = self.primary.clone().filter_map(|at| self.said(at).offset).max()?;
         Some(primary.saturating_sub(offset))
     }
 }

@@ -70,6 +70,7 @@ impl<O: Outside> Engine<O> {
             self.track_lag(now);
         }
         match way.cursor {
+            _ if way.node.is_some() => self.choose_node(way),
             Cursor::None => self.choose_read(now, way, except),
             Cursor::Begins(pin) | Cursor::GoesOn(pin) => self.choose_pinned(now, way, pin),
         }
@@ -96,6 +97,20 @@ impl<O: Outside> Engine<O> {
             }
         }
         None
+    }
+
+    /// The link of one node.
+    fn choose_node(&self, way: &Way) -> Chosen {
+        let max = self.options.in_flight_max;
+        let links = self.links.iter().enumerate();
+        let mut of_node = links.filter(|(_, link)| Some(link.node) == way.node);
+        if let Some((at, _)) = of_node.clone().find(|(_, l)| l.is_ready() && l.has_room(max)) {
+            return Chosen::Link(LinkId(at as u32));
+        }
+        if of_node.any(|(_, link)| link.is_ready() || link.is_coming()) {
+            return Chosen::Wait(Why::Connection);
+        }
+        Chosen::Never(self.no_server(way.reads.from))
     }
 
     fn choose_read(&mut self, now: Instant, way: &Way, except: Option<NodeIndex>) -> Chosen {
@@ -134,8 +149,8 @@ impl<O: Outside> Engine<O> {
 
     fn look_at(&mut self, now: Instant, at: usize, way: &Way, except: Option<NodeIndex>) -> Look {
         let link = &self.links[at];
-        let standing =
-            Standing { role: link.role, linked: link.check.linked, same_zone: link.same_zone };
+        let linked = link.role == Role::Replica && self.said(at).linked;
+        let standing = Standing { role: link.role, linked, same_zone: link.same_zone };
         let Some(rank) = way.reads.from.rank(standing) else { return Look::Not };
         if except == Some(link.node) {
             return Look::Not;
@@ -215,7 +230,9 @@ impl<O: Outside> Engine<O> {
     }
 
     fn latency(&self, now: Instant, link: LinkId) -> Option<Duration> {
-        self.links[link.0 as usize].estimate.latency(now)
+        let link = &self.links[link.0 as usize];
+        let published = self.published_ping(link.node);
+        link.estimate.latency_or(now, published.as_ref())
     }
 
     /// Measures again what was measured over a second ago: one at a time, and only while another measured

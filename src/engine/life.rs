@@ -259,7 +259,12 @@ impl<O: Outside> Engine<O> {
         let attempt = link.attempts;
         link.attempts += 1;
         let spent = self.options.reconnect.attempts.is_some_and(|max| attempt >= max);
-        let state = if permanent || spent {
+        let was_ready = link.is_ready();
+        let state = if link.is_removed {
+            link.state = LinkState::Closed;
+            link.timer = Instant::NEVER;
+            ConnectionState::Closed
+        } else if permanent || spent {
             link.state = LinkState::Failed(error.clone());
             link.timer = Instant::NEVER;
             ConnectionState::Failed
@@ -271,6 +276,9 @@ impl<O: Outside> Engine<O> {
         };
         self.fail_in_flight(now, at, &error);
         self.tell(at, state, Some(error.clone()));
+        if was_ready {
+            self.hint(at);
+        }
         if self.links[at.0 as usize].role == Role::Replica {
             return self.admit(now);
         }
@@ -339,7 +347,9 @@ impl<O: Outside> Engine<O> {
                     self.lose(now, at, error, false);
                 }
                 LinkState::Ready => {
-                    self.ask_role(at);
+                    if !self.is_coordinated(now, at) {
+                        self.ask_role(at);
+                    }
                     self.links[at.0 as usize].timer = self.next_check(now, at);
                 }
                 LinkState::Draining(ref error) => {
@@ -395,6 +405,7 @@ impl<O: Outside> Engine<O> {
             self.fail(id, error.clone());
         }
         self.wake_starters();
+        self.leave_board();
         for waker in self.observers.end() {
             self.out.wake(waker);
         }

@@ -80,6 +80,8 @@ pub(super) struct Link {
     /// When the unanswered PING was queued.
     pub(super) pinged: Option<Instant>,
     pub(super) last_ping: Option<Instant>,
+    /// Its node left the deployment.
+    pub(super) is_removed: bool,
 }
 
 impl Link {
@@ -110,6 +112,7 @@ impl Link {
             estimate: Estimate::UNKNOWN,
             pinged: None,
             last_ping: None,
+            is_removed: false,
         }
     }
 

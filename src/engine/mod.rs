@@ -4,6 +4,7 @@
 //! happened outside; what it wants done it records through [`Outside`]. No waker is cloned, woken
 //! or dropped, and no code or value of a user runs, while it is borrowed.
 
+mod board;
 mod body;
 mod cell;
 mod check;
@@ -44,6 +45,7 @@ use crate::error::Error;
 use crate::read::Tail;
 use crate::route::{self, PinId, Way};
 use crate::topology::{Role, Topology};
+use board::Notice;
 use cell::Cells;
 use deadline::{Deadlines, nanos};
 use link::{Link, LinkState};
@@ -131,6 +133,7 @@ pub struct Engine<O: Outside> {
     races: Races,
     due_hedges: Vec<(CellId, bool)>,
     pins: Pins,
+    notice: Option<Notice>,
     /// PINGs that are not answered.
     pings: usize,
     replicas_started: bool,
@@ -154,17 +157,25 @@ pub struct Engine<O: Outside> {
 
 impl<O: Outside> Engine<O> {
     /// An engine for the nodes of `topology`; nothing is connected before [`Engine::start`].
-    pub fn new(out: O, topology: Arc<Topology>, now: Instant, seed: u64) -> Engine<O> {
+    /// `lanes` connections are made to each.
+    pub fn new(
+        out: O,
+        topology: Arc<Topology>,
+        lanes: usize,
+        now: Instant,
+        seed: u64,
+    ) -> Engine<O> {
         let node = route::primary(&topology);
         // A snapshot always has that node; a default keeps this free of panics.
         let options = topology.node(node).map(|n| n.profile.clone()).unwrap_or_else(|| {
             Arc::new(Options::new(crate::config::Endpoint::tcp("localhost", 6379)))
         });
-        let lanes = options.connections.clamp(1, 1 << 16);
+        let lanes = lanes.clamp(1, 1 << 16);
         let mut links = Vec::new();
         let mut primary = 0..0;
         for (index, node_of) in topology.nodes() {
             let first = links.len();
+            let lanes = if node_of.is_removed { 0 } else { lanes };
             links.extend((0..lanes).map(|i| Link::new(index, node_of, Class::Shared(i as u16))));
             if index == node {
                 primary = first..links.len();
@@ -187,6 +198,7 @@ impl<O: Outside> Engine<O> {
             queues: Queues::default(),
             due_hedges: Vec::new(),
             pins: Pins::default(),
+            notice: None,
             pings: 0,
             replicas_started: false,
             tracks_lag: false,
@@ -246,13 +258,13 @@ impl<O: Outside> Engine<O> {
                 endpoint: node.endpoint().clone(),
                 role: node.role,
                 connections: ready.clone().count(),
-                linked: is_primary || ready.clone().any(|(_, link)| link.check.linked),
+                linked: is_primary || ready.clone().any(|(at, _)| self.said(at).linked),
                 lag_bytes: if is_primary { None } else { all.find_map(|(at, _)| self.lag(at)) },
                 zone: ready.clone().find_map(|(_, link)| link.zone.clone()),
                 latency: ready.filter_map(|(_, link)| link.estimate.latency(now)).min(),
             }
         };
-        self.topology.nodes().map(seen).collect()
+        self.topology.nodes().filter(|(_, node)| !node.is_removed).map(seen).collect()
     }
 
     /// The scan is over.

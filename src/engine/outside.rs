@@ -5,6 +5,7 @@
 //! simulator. Time is an argument of every call inwards.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::task::Waker;
 
 use hedgerow_runtime::time::Instant;
@@ -12,6 +13,7 @@ use hedgerow_runtime::time::Instant;
 use super::{Line, LinkId, Pressure};
 use crate::config::{Endpoint, Keepalive};
 use crate::resp::Kept;
+use crate::topology::Board;
 
 /// Received bytes in front of the engine; the placement owns the memory.
 pub trait Received {
@@ -66,6 +68,9 @@ pub trait Outside {
 
     /// Say this in the log, after the engine was let go: the subscriber is the user's code.
     fn log(&mut self, line: Line);
+
+    /// See to it that this deployment has its coordinator.
+    fn coordinate(&mut self, board: &Arc<Board>);
 
     /// By how many nanoseconds the `now` of a submission may be behind the clock.
     const BEHIND_NS: u64 = 0;

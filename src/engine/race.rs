@@ -13,9 +13,9 @@ use super::cell::{Cell, NO_RACE, State};
 use super::{CellId, LinkId, ReadCopy};
 use crate::command::Text;
 use crate::error::Error;
-use crate::read::{Choice, Ledger, Outcome, ReadFrom, Tail, Weather};
+use crate::read::{Choice, Ledger, Outcome, ReadFrom, Row, Tail, Weather};
 use crate::route::Way;
-use crate::topology::NodeIndex;
+use crate::topology::{Health, NodeIndex};
 
 /// One of the copies of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,6 +326,30 @@ impl Races {
         if let Some(tail) = &mut self.tail {
             tail.forget(node.0 as usize);
         }
+    }
+
+    /// From now on there are so many links and nodes.
+    pub(super) fn resize(&mut self, links: usize, nodes: usize) {
+        self.choice.resize(links);
+        if let Some(tail) = &mut self.tail {
+            tail.resize(nodes);
+        }
+    }
+
+    /// Takes over the latencies that all cores have seen.
+    pub(super) fn publish(&mut self, health: &Health) {
+        let Some(tail) = &mut self.tail else { return };
+        for (class, row) in health.classes.iter().enumerate() {
+            if let Some((at, row)) = row {
+                tail.class_mut(class).publish(*at, *row);
+            }
+        }
+    }
+
+    /// What this engine has seen of a class of reads.
+    pub(super) fn row(&self, class: usize) -> Option<(Instant, Row)> {
+        let quantiles = self.tail.as_ref()?.class(class).quantiles();
+        quantiles.row().map(|row| (quantiles.last(), row))
     }
 
     /// The books.

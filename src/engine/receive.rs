@@ -170,6 +170,7 @@ impl<O: Outside> Engine<O> {
             Verdict::Return => self.give_error(now, at, error),
             Verdict::ReturnAndCheck => {
                 self.ask_role(at);
+                self.hint(at);
                 self.give_error(now, at, error)
             }
             Verdict::ReturnAndReconnect => {

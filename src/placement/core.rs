@@ -17,11 +17,14 @@ use hedgerow_runtime::park::Parker;
 use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::{Progress, Rx};
 
+use super::boards::{self, Boards};
+use crate::client::LocalContext;
 use crate::client::request::Place;
 use crate::config::{Endpoint, Keepalive, Options};
+use crate::coordinator::coordinate;
 use crate::engine::{Engine, Line, LinkId, Outside, Pressure, Received};
 use crate::resp::{ConvertError, FromReply, Kept, Reply};
-use crate::topology::Topology;
+use crate::topology::{Board, Topology};
 
 impl Kept for LocalBytes {
     fn slice_ref(&self, sub: &[u8]) -> LocalBytes {
@@ -72,6 +75,7 @@ enum Ask {
     Connect { link: LinkId, endpoint: Endpoint, by: Instant, keepalive: Option<Keepalive> },
     Close(LinkId),
     Receive(LinkId, bool),
+    Coordinate(Arc<Board>),
 }
 
 /// An engine's outside on a core: lists that the driver works off.
@@ -145,6 +149,11 @@ impl Outside for CoreOut {
         self.list();
     }
 
+    fn coordinate(&mut self, board: &Arc<Board>) {
+        self.asks.push(Ask::Coordinate(board.clone()));
+        self.list();
+    }
+
     fn clock(&self, _turn: Instant) -> Instant {
         self.local.read_clock()
     }
@@ -186,6 +195,10 @@ struct Desk {
     lookups: Lookups,
     /// Where the engines' seeds come from.
     seeds: RefCell<fastrand::Rng>,
+    /// Engines that follow a board.
+    following: RefCell<Vec<usize>>,
+    /// The boards of a simulation, which is a world of its own.
+    boards: RefCell<Boards>,
 }
 
 impl Desk {
@@ -307,6 +320,14 @@ impl World {
                     io.close(socket);
                 }
             }
+            Ask::Coordinate(board) if self.local.is_simulated() => {
+                if board.begin() {
+                    let desk = CoreDesk { desk: self.desk.clone(), local: self.local.clone() };
+                    let core = LocalContext::new(desk, 0, None);
+                    self.local.spawn(coordinate(core, board));
+                }
+            }
+            Ask::Coordinate(board) => boards::start(&board),
             Ask::Receive(link, on) => {
                 if let Binding::Socket(socket) = *self.binding(index, link) {
                     io.receive(now, socket, on, self);
@@ -416,6 +437,17 @@ impl World {
         }
     }
 
+    /// Has the engines that follow a board look at it: once a turn.
+    fn look_at_boards(&self, now: Instant) {
+        let engines = self.desk.engines.borrow();
+        self.desk.following.borrow_mut().retain(|index| {
+            let Some(Some(engine)) = engines.get(*index) else { return false };
+            let mut engine = engine.borrow_mut();
+            engine.look_at_board(now);
+            engine.is_following()
+        });
+    }
+
     /// Works off what one engine asked for; its wakes are woken last, when it is let go.
     fn serve<K: Kernel>(&mut self, now: Instant, io: &mut Io<K>, index: usize) {
         let Some(cell) = self.engine(index) else { return };
@@ -513,6 +545,9 @@ impl Handler for World {
 impl<K: Kernel> Drive<K> for World {
     fn on_flush(&mut self, now: Instant, io: &mut Io<K>) {
         self.desk.sooner.set(false);
+        if !self.desk.following.borrow().is_empty() {
+            self.look_at_boards(now);
+        }
         for found in self.desk.lookups.take() {
             self.on_resolved(now, io, found);
         }
@@ -588,6 +623,28 @@ impl CoreDesk {
 
     /// An engine for `options`, which begins to connect in this turn.
     pub(crate) fn open(&self, options: Arc<Options>) -> CorePlace {
+        let lanes = options.connections;
+        if options.replica_endpoints.is_empty() {
+            return self.add(Arc::new(Topology::standalone(options)), lanes, None);
+        }
+        let board = match self.local.is_simulated() {
+            true => self.desk.boards.borrow_mut().of(&options),
+            false => boards::board_of(&options),
+        };
+        self.add(board.topology(), lanes, Some((board, true)))
+    }
+
+    /// The engine of a deployment's coordinator.
+    pub(crate) fn open_control(&self, board: &Arc<Board>) -> CorePlace {
+        self.add(board.topology(), 1, Some((board.clone(), false)))
+    }
+
+    fn add(
+        &self,
+        topology: Arc<Topology>,
+        lanes: usize,
+        board: Option<(Arc<Board>, bool)>,
+    ) -> CorePlace {
         let mut engines = self.desk.engines.borrow_mut();
         let index = engines.iter().position(is_over).unwrap_or(engines.len());
         let out = CoreOut {
@@ -601,9 +658,21 @@ impl CoreDesk {
             lines: Vec::new(),
         };
         let now = self.local.now();
-        let topology = Arc::new(Topology::standalone(options));
         let seed = self.desk.seeds.borrow_mut().u64(..);
-        let engine = Rc::new(RefCell::new(Engine::new(out, topology, now, seed)));
+        let mut engine = Engine::new(out, topology, lanes, now, seed);
+        if let Some((board, reports)) = board {
+            let remote = self.local.remote();
+            // A full mailbox means that the core is awake, and looks once a turn.
+            let call = move || {
+                let _ = remote.run(|| {});
+            };
+            engine.follow(board, reports, Box::new(call));
+            let mut following = self.desk.following.borrow_mut();
+            if !following.contains(&index) {
+                following.push(index);
+            }
+        }
+        let engine = Rc::new(RefCell::new(engine));
         if index == engines.len() {
             engines.push(None);
         }
@@ -723,6 +792,8 @@ impl<K: Kernel> CoreDriver<K> {
             ended: Cell::new(false),
             lookups: Lookups::default(),
             seeds: RefCell::new(fastrand::Rng::with_seed(seed)),
+            following: RefCell::default(),
+            boards: RefCell::default(),
         });
         let world = World {
             desk,

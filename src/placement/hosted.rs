@@ -26,12 +26,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::boards;
 use super::stream::{ReadHalf, WriteHalf, connect};
 use crate::client::request::Place;
 use crate::config::{Endpoint, Keepalive, Options};
 use crate::engine::{Engine, Line, LinkId, Outside, Pressure, Received};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::topology::Topology;
+use crate::topology::{Board, Topology};
 
 /// Room for one read, and the size of a receive buffer.
 const READ_MIN: usize = 16 << 10;
@@ -89,6 +90,7 @@ type Number = u64;
 enum Ask {
     Connect(LinkId, Number, Endpoint, Instant, Option<Keepalive>),
     Close(LinkId, Number),
+    Coordinate(Arc<Board>),
 }
 
 /// What the engine asked for under the lock.
@@ -154,6 +156,9 @@ impl Outside for HostOut {
     }
     fn log(&mut self, line: Line) {
         self.lines.push(line);
+    }
+    fn coordinate(&mut self, board: &Arc<Board>) {
+        self.asks.push(Ask::Coordinate(board.clone()));
     }
     fn pressure(&self) -> Pressure {
         Pressure::default()
@@ -253,12 +258,27 @@ impl Lane {
     /// As [`Lane::with`] for the reader and the deadlines, which keep promises too: a request that
     /// is never polled again must not stall the others.
     fn drive<T>(self: &Arc<Lane>, f: impl FnOnce(&mut Engine<HostOut>, Instant) -> T) -> T {
-        let (value, todo) = self.locked(Instant::now(), f);
+        let (value, todo) = self.locked(Instant::now(), |engine, now| {
+            engine.look_at_board(now);
+            f(engine, now)
+        });
         if todo.dirty {
             self.flush();
         }
         self.act(todo);
         value
+    }
+
+    /// Follows what is published of its deployment, also while nothing happens here.
+    fn follow(self: &Arc<Lane>, board: Arc<Board>) {
+        let weak = Arc::downgrade(self);
+        let call = move || {
+            if let Some(lane) = weak.upgrade() {
+                let runtime = lane.runtime.clone();
+                runtime.spawn(async move { lane.drive(|_, _| ()) });
+            }
+        };
+        lock(&self.engine).follow(board, true, Box::new(call));
     }
 
     fn locked<T>(
@@ -279,6 +299,7 @@ impl Lane {
                     self.begin(&self.wire(link), number, endpoint, by, keepalive);
                 }
                 Ask::Close(link, number) => self.wire(link).hang_up(number),
+                Ask::Coordinate(board) => boards::start(&board),
             }
         }
         if todo.closed {
@@ -659,9 +680,13 @@ impl HostPlace {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|e| failed(e.into()))?;
         let timer = timer_of_runtime(fd)?.map_err(failed)?;
-        let topology = Arc::new(Topology::standalone(options));
+        let board = (!options.replica_endpoints.is_empty()).then(|| boards::board_of(&options));
+        let topology = match &board {
+            Some(board) => board.topology(),
+            None => Arc::new(Topology::standalone(options)),
+        };
         let now = Instant::now();
-        let engine = Engine::new(HostOut::default(), topology, now, fastrand::u64(..));
+        let engine = Engine::new(HostOut::default(), topology, 1, now, fastrand::u64(..));
         let lane = Arc::new(Lane {
             engine: Mutex::new(engine),
             wires: boxcar::Vec::new(),
@@ -670,6 +695,9 @@ impl HostPlace {
             timekeeper: Mutex::default(),
             runtime: runtime.clone(),
         });
+        if let Some(board) = board {
+            lane.follow(board);
+        }
         let task = runtime.spawn(keep_time(Timekeeper(lane.clone())));
         *lock(&lane.timekeeper) = Some(task.abort_handle());
         lane.with(|engine, now| engine.start(now));

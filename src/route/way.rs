@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::command::{Command, Flags};
 use crate::read::{ReadFrom, Reads};
+use crate::topology::NodeIndex;
 
 /// Names the server that pages of one scan come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,19 +31,21 @@ pub(crate) struct View {
     pub(crate) reads: Reads,
     /// Of a scan of its own.
     pub(crate) pin: Option<PinId>,
+    /// To this node and no other.
+    pub(crate) node: Option<NodeIndex>,
 }
 
 impl View {
     /// Whether it may read elsewhere than from the primary.
     #[inline(always)]
     pub(crate) fn uses_replicas(&self) -> bool {
-        self.reads.from.uses_replicas()
+        self.reads.from.uses_replicas() || self.node.is_some()
     }
 }
 
 impl From<Reads> for View {
     fn from(reads: Reads) -> View {
-        View { reads, pin: None }
+        View { reads, ..View::default() }
     }
 }
 
@@ -66,6 +69,8 @@ pub(crate) struct Way {
     pub(crate) may_race: bool,
     /// Reads of a class take about as long.
     pub(crate) class: u8,
+    /// To this node and no other.
+    pub(crate) node: Option<NodeIndex>,
 }
 
 impl Way {
@@ -78,11 +83,15 @@ impl Way {
         cursor: Cursor::None,
         may_race: false,
         class: 0,
+        node: None,
     };
 
     /// The way of a command sent through a view.
     pub(crate) fn of(command: &Command<()>, view: View) -> Way {
         let flags = command.flags();
+        if view.node.is_some() {
+            return Way { node: view.node, ..Way::PRIMARY };
+        }
         if !view.reads.from.uses_replicas() || !flags.contains(Flags::REPLICA_READ) {
             return Way::PRIMARY;
         }
@@ -102,12 +111,13 @@ impl Way {
             cursor,
             may_race: flags.contains(Flags::HEDGEABLE),
             class: u8::from(!flags.contains(Flags::FAST)),
+            node: None,
         }
     }
 
     /// Whether it goes to the primary whatever the state of the fleet.
     #[inline]
     pub(crate) fn is_primary(&self) -> bool {
-        !self.reads.from.uses_replicas()
+        !self.reads.from.uses_replicas() && self.node.is_none()
     }
 }

@@ -25,9 +25,16 @@ pub struct Node {
     pub profile: Arc<Options>,
     /// What it is.
     pub role: Role,
+    /// It left the deployment. Its index stays, for it may come back.
+    pub is_removed: bool,
 }
 
 impl Node {
+    fn replica(of: &Options, endpoint: &Endpoint) -> Node {
+        let profile = Arc::new(Options { endpoint: endpoint.clone(), ..of.clone() });
+        Node { profile, role: Role::Replica, is_removed: false }
+    }
+
     /// The address dialled.
     pub fn endpoint(&self) -> &Endpoint {
         &self.profile.endpoint
@@ -44,13 +51,24 @@ pub struct Topology {
 impl Topology {
     /// A single primary with its `replica_endpoints`, which share its credentials and settings.
     pub fn standalone(profile: Arc<Options>) -> Topology {
-        let replica = |endpoint: &Endpoint| Node {
-            profile: Arc::new(Options { endpoint: endpoint.clone(), ..(*profile).clone() }),
-            role: Role::Replica,
-        };
-        let replicas = profile.replica_endpoints.iter().map(replica);
-        let primary = Node { profile: profile.clone(), role: Role::Primary };
+        let replicas = profile.replica_endpoints.iter().map(|at| Node::replica(&profile, at));
+        let primary = Node { profile: profile.clone(), role: Role::Primary, is_removed: false };
         Topology { epoch: 1, nodes: std::iter::once(primary).chain(replicas).collect() }
+    }
+
+    /// The next snapshot, with these replicas: those that stay keep their indices, others are removed, new
+    /// ones are added at the end.
+    pub(crate) fn with_replicas(&self, endpoints: &[Endpoint]) -> Topology {
+        let mut nodes = self.nodes.clone();
+        for node in nodes.iter_mut().filter(|node| node.role == Role::Replica) {
+            node.is_removed = !endpoints.contains(&node.profile.endpoint);
+        }
+        let new = endpoints.iter().filter(|at| !nodes.iter().any(|node| node.endpoint() == *at));
+        let of = nodes.first().map(|primary| primary.profile.clone());
+        let new: Vec<_> =
+            of.iter().flat_map(|of| new.clone().map(|at| Node::replica(of, at))).collect();
+        nodes.extend(new);
+        Topology { epoch: self.epoch + 1, nodes }
     }
 
     /// Its number; later snapshots have higher ones.
@@ -63,7 +81,7 @@ impl Topology {
         self.nodes.get(index.0 as usize)
     }
 
-    /// All nodes with their indices, the primary first.
+    /// All nodes with their indices, the primary first; also those that were removed.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeIndex, &Node)> {
         self.nodes.iter().enumerate().map(|(at, node)| (NodeIndex(at as u32), node))
     }

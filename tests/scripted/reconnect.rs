@@ -12,7 +12,7 @@ use hedgerow::prelude::*;
 use hedgerow::runtime::Rx;
 use hedgerow::runtime::time::Instant;
 use hedgerow::testing::{Admission, Close, Cut, Gate, Script, ScriptServer, Server};
-use hedgerow::topology::Topology;
+use hedgerow::topology::{Board, Topology};
 use hedgerow::{ErrorKind, Fate, Options};
 
 use crate::placement::{Client, Placement, on_each_placement, options_for, until};
@@ -217,6 +217,7 @@ impl Outside for Imagined {
     }
     fn wake(&mut self, _waker: Waker) {}
     fn log(&mut self, _line: Line) {}
+    fn coordinate(&mut self, _board: &Arc<Board>) {}
     fn pressure(&self) -> Pressure {
         Pressure::default()
     }
@@ -230,7 +231,7 @@ fn attempts_during(outage: Duration, accepts: bool) -> Vec<Vec<Instant>> {
     let asked = Rc::new(RefCell::new(Asked::default()));
     let topology = Arc::new(Topology::standalone(Arc::new(options)));
     let start = Instant::default() + Duration::from_secs(1);
-    let mut engine = Engine::new(Imagined(asked.clone()), topology, start, 7);
+    let mut engine = Engine::new(Imagined(asked.clone()), topology, 200, start, 7);
     asked.borrow_mut().now = start;
     engine.start(start);
     let mut attempts = vec![Vec::new(); 200];

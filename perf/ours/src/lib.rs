@@ -1,12 +1,16 @@
-//! What the programs of all doors share: one task's loop over one command.
+//! What the programs of all doors share: a pinned core, and the loops of their tasks.
 
 #![forbid(unsafe_code)]
 
 use bytes::Bytes;
-use harness::{Keys, Lane, Verb, Workload, now_ns};
-use hedgerow::Options;
+use clap::Args;
+use harness::{Keys, Lane, Verb, Workload, now_ns, start};
 use hedgerow::prelude::*;
 use hedgerow::resp::FromReply;
+use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
+use hedgerow::{Client, Cores, Options};
+use std::future::{pending, poll_fn};
+use std::task::Poll;
 
 /// The crate's own defaults, for the workload's server.
 ///
@@ -14,6 +18,30 @@ use hedgerow::resp::FromReply;
 /// What the crate says of the URL.
 pub fn options(workload: &Workload) -> Result<Options, hedgerow::Error> {
     Options::from_url(&format!("redis://{}", workload.addr))
+}
+
+/// The one core of a program that is pinned.
+#[derive(Args)]
+pub struct Core {
+    /// Cpu of the core
+    #[arg(long, default_value_t = 1)]
+    cpu: u32,
+    /// What carries the bytes: u2, u1 or epoll; by default the best that the kernel has
+    #[arg(long)]
+    rung: Option<Rung>,
+    /// What the core does when nothing is due: park, adaptive or spin
+    #[arg(long, default_value = "park")]
+    park: ParkPolicy,
+}
+
+impl Core {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// What the crate says of the cpu or the rung.
+    pub fn start(&self) -> Result<Cores, hedgerow::Error> {
+        Cores::builder().cpus([self.cpu]).park(self.park).rung(self.rung).build()
+    }
 }
 
 /// One command, its reply checked and counted.
@@ -70,4 +98,31 @@ pub async fn repeat<D: Door>(
         }
         after();
     }
+}
+
+/// The closed loop of clients that threads share: `depth` tasks for each, on tokio's runtime. The
+/// controller ends the process.
+pub async fn repeat_in_tokio(clients: Vec<Client>, workload: &Workload) -> ! {
+    let shared = Shared::new(workload.clone());
+    let places = clients.iter().flat_map(|c| std::iter::repeat_n(c, workload.depth));
+    let tasks =
+        places.zip(0..).map(|(c, seed)| repeat(c.clone(), shared, seed, Lane::new(), || ()));
+    // All are there before the first begins.
+    let tasks: Vec<_> = tasks.collect();
+    start(workload);
+    tasks.into_iter().map(tokio::spawn).for_each(drop);
+    pending().await
+}
+
+/// Ends in the core's next turn.
+pub async fn next_turn() {
+    let mut woken = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut woken, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -3,12 +3,15 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::{IoUring, Probe, cqueue, opcode, types};
+
+use crate::descriptor::owned;
+use crate::ring::builder;
 
 /// What went wrong, and in which step.
 #[derive(Debug)]
@@ -157,16 +160,7 @@ pub(super) fn ring_works(incremental: bool) -> Result<(), Fault> {
 
 /// The ring that a core makes, as small as can be.
 fn ring() -> Result<IoUring, Fault> {
-    IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_coop_taskrun()
-        .setup_taskrun_flag()
-        .setup_clamp()
-        .setup_submit_all()
-        .setup_cqsize(4 * ENTRIES)
-        .build(ENTRIES)
-        .map_err(system("io_uring_setup"))
+    builder(4 * ENTRIES).build(ENTRIES).map_err(system("io_uring_setup"))
 }
 
 fn probe(ring: &IoUring) -> Result<Probe, Fault> {
@@ -308,13 +302,9 @@ impl Drop for Pages {
 /// Waits for a byte with epoll.
 pub(super) fn epoll_works() -> Result<(), Fault> {
     let (near, mut far) = UnixStream::pair().map_err(system("socketpair"))?;
-    // SAFETY: takes no pointer; the result is checked before use.
-    let raw = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if raw < 0 {
-        return Err(system("epoll_create1")(io::Error::last_os_error()));
-    }
-    // SAFETY: `raw` was just opened and belongs to nobody else.
-    let epoll = unsafe { OwnedFd::from_raw_fd(raw) };
+    // SAFETY: no pointers; the descriptor is fresh.
+    let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+    let epoll = epoll.map_err(system("epoll_create1"))?;
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
     // SAFETY: both descriptors are open, `event` is valid and only read.
     let added = unsafe {

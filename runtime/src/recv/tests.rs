@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use super::exact::EXACT_FIRST;
 use super::*;
 use crate::op::Token;
 

@@ -1,6 +1,7 @@
 //! The simulated kernel against a model client that obeys the rules.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::*;

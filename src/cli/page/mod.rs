@@ -191,8 +191,8 @@ fn times(out: &mut String, times: &Spread) -> fmt::Result {
 
 fn maps(out: &mut String, report: &Report) -> fmt::Result {
     out.write_str("<h2>When nodes were slow</h2>\n<p class=\"note\">Every answered copy of a read, by \
-                   the time at which it was sent and how long its node took. Darker: more of them. Spots above \
-                   one node alone are what a hedge can cure; a band across all nodes is what it \
+                   the time at which it was sent and how long its node took. Darker: more of them. Spots \
+                   above one node alone are what a hedge can cure; a band across all nodes is what it \
                    cannot.</p>\n\
                    <div class=\"card\" id=\"heat\">\n")?;
     heat::maps(out, &report.heat, &report.nodes)?;

@@ -1,9 +1,9 @@
 //! Client hosted in tokio's multi_thread runtime: `--depth` tasks share it.
 
 use clap::Parser;
-use harness::{Lane, Workload, start};
+use harness::Workload;
 use hedgerow::Client;
-use ours::{Shared, options, repeat};
+use ours::{options, repeat_in_tokio};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -17,19 +17,11 @@ struct Arguments {
 }
 
 async fn drive(workload: Workload) -> Result<(), hedgerow::Error> {
-    let shared = Shared::new(workload.clone());
-    let mut tasks = Vec::new();
-    for connection in 0..workload.connections {
-        let client = Client::connect(&options(&workload)?).await?;
-        for task in 0..workload.depth {
-            let seed = (connection * workload.depth + task) as u64;
-            tasks.push(repeat(client.clone(), shared, seed, Lane::new(), || ()));
-        }
+    let mut clients = Vec::new();
+    for _ in 0..workload.connections {
+        clients.push(Client::connect(&options(&workload)?).await?);
     }
-    start(&workload);
-    tasks.into_iter().map(tokio::spawn).for_each(drop);
-    // The controller ends the process.
-    std::future::pending().await
+    repeat_in_tokio(clients, &workload).await
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

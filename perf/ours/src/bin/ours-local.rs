@@ -2,27 +2,18 @@
 
 use clap::Parser;
 use harness::{Arrivals, Keys, Lane, Workload, counter, now_ns, start};
-use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
-use hedgerow::{Cores, LocalClient, LocalContext};
-use ours::{Shared, one, options, repeat};
+use hedgerow::{LocalClient, LocalContext};
+use ours::{Core, Shared, next_turn, one, options, repeat};
 use std::error::Error;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::Poll;
 
 #[derive(Parser)]
 #[command(about = "GET or SET through LocalClient on one pinned core")]
 struct Arguments {
     #[command(flatten)]
     workload: Workload,
-    /// Cpu of the core
-    #[arg(long, default_value_t = 1)]
-    cpu: u32,
-    /// What carries the bytes: u2, u1 or epoll; by default the best that the kernel has
-    #[arg(long)]
-    rung: Option<Rung>,
-    /// What the core does when nothing is due: park, adaptive or spin
-    #[arg(long, default_value = "park")]
-    park: ParkPolicy,
+    #[command(flatten)]
+    core: Core,
 }
 
 async fn drive(local: LocalContext, workload: Workload) -> Result<(), hedgerow::Error> {
@@ -87,21 +78,13 @@ async fn open_loop(local: &LocalContext, clients: &[LocalClient], workload: &Wor
                 lane.took(now_ns() - at);
             }));
         }
-        let mut turned = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut turned, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        next_turn().await;
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { workload, cpu, rung, park } = Arguments::parse();
-    let cores = Cores::builder().cpus([cpu]).park(park).rung(rung).build()?;
+    let Arguments { workload, core } = Arguments::parse();
+    let cores = core.start()?;
     for outcome in cores.run(move |local| drive(local, workload.clone()))? {
         outcome?;
     }

@@ -1,10 +1,10 @@
 //! Client over a pinned core: tasks of a tokio runtime post to it, a hop between threads each way.
 
 use clap::Parser;
-use harness::{Lane, Workload, start};
+use harness::Workload;
 use hedgerow::Cores;
 use hedgerow::runtime::park::ParkPolicy;
-use ours::{Shared, options, repeat};
+use ours::{options, repeat_in_tokio};
 use std::error::Error;
 
 #[derive(Parser)]
@@ -24,19 +24,11 @@ struct Arguments {
 }
 
 async fn drive(cores: Cores, workload: Workload) -> Result<(), hedgerow::Error> {
-    let shared = Shared::new(workload.clone());
-    let mut tasks = Vec::new();
-    for connection in 0..workload.connections {
-        let client = cores.connect(&options(&workload)?).await?;
-        for task in 0..workload.depth {
-            let seed = (connection * workload.depth + task) as u64;
-            tasks.push(repeat(client.clone(), shared, seed, Lane::new(), || ()));
-        }
+    let mut clients = Vec::new();
+    for _ in 0..workload.connections {
+        clients.push(cores.connect(&options(&workload)?).await?);
     }
-    start(&workload);
-    tasks.into_iter().map(tokio::spawn).for_each(drop);
-    // The controller ends the process.
-    std::future::pending().await
+    repeat_in_tokio(clients, &workload).await
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

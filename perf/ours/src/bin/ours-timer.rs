@@ -3,12 +3,9 @@
 use clap::{Parser, ValueEnum};
 use harness::{Lane, Workload, now_ns, start};
 use hedgerow::prelude::*;
-use hedgerow::runtime::{caps::Rung, park::ParkPolicy};
-use hedgerow::{Cores, ErrorKind, LocalContext};
-use ours::options;
+use hedgerow::{ErrorKind, LocalContext};
+use ours::{Core, next_turn, options};
 use std::error::Error;
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Commands of one connection: fewer than may be in flight on it, since none is answered.
@@ -30,15 +27,8 @@ struct Arguments {
     /// Its length in us
     #[arg(long, default_value_t = 200)]
     us: u64,
-    /// Cpu of the core
-    #[arg(long, default_value_t = 1)]
-    cpu: u32,
-    /// What carries the bytes: u2, u1 or epoll; by default the best that the kernel has
-    #[arg(long)]
-    rung: Option<Rung>,
-    /// What the core does when nothing is due: park, adaptive or spin
-    #[arg(long, default_value = "park")]
-    park: ParkPolicy,
+    #[command(flatten)]
+    core: Core,
 }
 
 #[derive(ValueEnum, Clone, Copy)]
@@ -83,23 +73,10 @@ async fn drive(
     }
 }
 
-/// Ends in the core's next turn.
-async fn next_turn() {
-    let mut woken = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut woken, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
-    let Arguments { workload, limit, us, cpu, rung, park } = Arguments::parse();
+    let Arguments { workload, limit, us, core } = Arguments::parse();
     let time = Duration::from_micros(us);
-    let cores = Cores::builder().cpus([cpu]).park(park).rung(rung).build()?;
+    let cores = core.start()?;
     for outcome in cores.run(move |local| drive(local, workload.clone(), limit, time))? {
         outcome?;
     }

@@ -1,0 +1,225 @@
+//! What an engine takes from the board of its deployment, and what it tells there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hedgerow_runtime::time::Instant;
+
+use super::check::Check;
+use super::link::{Class, Link, LinkState};
+use super::{Engine, LinkId, Outside};
+use crate::config::Endpoint;
+use crate::connection::not_a_replica;
+use crate::error::{Error, ErrorKind, Fate};
+use crate::read::Published;
+use crate::route::Way;
+use crate::topology::{Board, Call, Health, Hint, NodeIndex, Report, Role, Topology};
+
+/// Between two reports of what was learnt.
+const REPORT_EVERY: Duration = Duration::from_millis(20);
+
+/// An engine's side of the board.
+pub(super) struct Notice {
+    pub(super) board: Arc<Board>,
+    /// The last publication that was looked at.
+    seen: u64,
+    health: Arc<Health>,
+    /// Where to put what is learnt; the coordinator's own engine learns nothing.
+    report: Option<Arc<ArcSwap<Report>>>,
+    reported: Instant,
+    /// Names the call.
+    call: usize,
+}
+
+impl<O: Outside> Engine<O> {
+    /// Follows the publications of `board` from now on. `reports`: and tells what it learns.
+    /// `call` gets the placement to look, where it waits.
+    pub(crate) fn follow(&mut self, board: Arc<Board>, reports: bool, call: Call) {
+        let report = reports.then(|| board.join());
+        let (health, call) = (board.health(), board.on_publish(call));
+        self.notice = Some(Notice { board, seen: 0, health, report, reported: self.now, call });
+    }
+
+    /// The board that it tells what it learns; the coordinator's own engine has none.
+    pub(super) fn reported_board(&self) -> Option<&Arc<Board>> {
+        self.notice.as_ref().filter(|notice| notice.report.is_some()).map(|notice| &notice.board)
+    }
+
+    /// Takes over what was published since the last look; once a turn, so that no command sees two
+    /// epochs: it is chosen and queued within one call.
+    #[inline]
+    pub(crate) fn look_at_board(&mut self, now: Instant) {
+        let Some(notice) = &self.notice else { return };
+        if notice.board.epoch() != notice.seen {
+            self.adopt(now);
+        }
+        if self.notice.as_ref().is_some_and(|notice| now.since(notice.reported) >= REPORT_EVERY) {
+            self.report(now);
+        }
+    }
+
+    #[cold]
+    fn adopt(&mut self, now: Instant) {
+        let Some(notice) = &mut self.notice else { return };
+        // Read first: what is published meanwhile is looked at the next time.
+        notice.seen = notice.board.epoch();
+        notice.health = notice.board.health();
+        let (board, health) = (notice.board.clone(), notice.health.clone());
+        let topology = board.topology();
+        if topology.epoch() > self.topology.epoch() {
+            let old = std::mem::replace(&mut self.topology, topology.clone());
+            board.give_back(old);
+            self.take_topology(now, &topology);
+        }
+        self.take_health(now, &health);
+        self.admit(now);
+        self.rearm();
+    }
+
+    fn take_topology(&mut self, now: Instant, topology: &Topology) {
+        for (index, node) in topology.nodes() {
+            let known = self.links.iter().any(|link| link.node == index);
+            if !known && !node.is_removed {
+                let lanes = 0..self.primary.len();
+                self.links.extend(lanes.map(|i| Link::new(index, node, Class::Shared(i as u16))));
+            }
+            for at in 0..self.links.len() {
+                if self.links[at].node == index && node.role == Role::Replica {
+                    self.follow_node(now, LinkId(at as u32), node.is_removed);
+                }
+            }
+        }
+        self.races.resize(self.links.len(), topology.nodes().count());
+    }
+
+    /// A replica's link ends where its node was removed, and begins where that came.
+    fn follow_node(&mut self, now: Instant, at: LinkId, is_removed: bool) {
+        let link = &mut self.links[at.0 as usize];
+        link.is_removed = is_removed;
+        match (&link.state, is_removed) {
+            (LinkState::Ready, true) => {
+                let text = "the replica was removed from the deployment";
+                let error = Error::new(ErrorKind::Disconnected, Fate::Unknown, text);
+                let error = error.with_node(&link.profile.endpoint);
+                self.retire(now, at, error);
+            }
+            (LinkState::Connecting | LinkState::SettingUp(_), true) => {
+                let error = Error::new(ErrorKind::Closed, Fate::NotSent, "the replica was removed");
+                self.lose(now, at, error, false);
+            }
+            (LinkState::Down, true) => {
+                link.state = LinkState::Closed;
+                link.timer = Instant::NEVER;
+            }
+            (LinkState::Closed, false) if self.replicas_started => self.connect(now, at),
+            (LinkState::Down, false) if self.replicas_started && link.attempts == 0 => {
+                self.connect(now, at);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_health(&mut self, now: Instant, health: &Health) {
+        for at in 0..self.links.len() {
+            let link = &self.links[at];
+            let said = health.node(link.node);
+            let newer = said.checked > link.check.at;
+            if link.is_ready()
+                && link.role == Role::Replica
+                && newer
+                && said.role != Some(link.role)
+            {
+                let error = not_a_replica(said.role).with_node(&link.profile.endpoint);
+                self.retire(now, LinkId(at as u32), error);
+            }
+        }
+        self.races.publish(health);
+    }
+
+    fn report(&mut self, now: Instant) {
+        let nodes = 0..self.topology.nodes().count();
+        let pings = nodes.map(|at| self.ping_of(NodeIndex(at as u32))).collect();
+        let classes = (0..Way::CLASSES).map(|class| self.races.row(class)).collect();
+        let Some(notice) = &mut self.notice else { return };
+        notice.reported = now;
+        let Some(cell) = &notice.report else { return };
+        let report = Report { pings, classes };
+        if *cell.load_full() != report {
+            cell.store(Arc::new(report));
+        }
+    }
+
+    fn ping_of(&self, node: NodeIndex) -> Option<Published> {
+        let links = self.links.iter().filter(|link| link.node == node);
+        let pings = links.filter_map(|link| link.estimate.published());
+        pings.reduce(|mut all, one| {
+            all.merge(&one);
+            all
+        })
+    }
+
+    /// The round trip of a node's PINGs over all cores.
+    pub(super) fn published_ping(&self, node: NodeIndex) -> Option<Published> {
+        self.notice.as_ref()?.health.node(node).ping
+    }
+
+    /// What a node last said of its role: on this connection, or to the coordinator.
+    #[inline]
+    pub(super) fn said(&self, at: usize) -> Check {
+        let link = &self.links[at];
+        let Some(notice) = &self.notice else { return link.check };
+        let said = notice.health.node(link.node);
+        if link.check.at.is_none() || said.checked <= link.check.at {
+            return link.check;
+        }
+        Check { at: said.checked, linked: said.linked, offset: said.offset, ..link.check }
+    }
+
+    /// Whether the coordinator asks nodes for their role, so that this need not.
+    pub(super) fn is_coordinated(&self, now: Instant, at: LinkId) -> bool {
+        let Some(notice) = &self.notice else { return false };
+        let said = notice.health.node(self.links[at.0 as usize].node);
+        let interval = self.options.replica_refresh_interval;
+        said.checked.is_some_and(|last| now.since(last) < interval)
+    }
+
+    /// Tells the coordinator that a node is worth a look.
+    pub(super) fn hint(&self, at: LinkId) {
+        if let Some(notice) = &self.notice
+            && notice.report.is_some()
+        {
+            notice.board.hint(Hint::Check(self.links[at.0 as usize].node));
+        }
+    }
+
+    /// The deployment has these replicas from now on.
+    ///
+    /// # Errors
+    /// For invalid addresses, and where the client was made without any replica.
+    pub(crate) fn set_replicas(&mut self, replicas: Vec<Endpoint>) -> Result<(), Error> {
+        self.options.check_replicas(&replicas)?;
+        let Some(notice) = &self.notice else {
+            let text = "`replica_endpoints`: the client was made without replicas, so it has no \
+                        coordinator that could change them";
+            return Err(Error::config(text));
+        };
+        notice.board.hint(Hint::Replicas(replicas));
+        self.out.coordinate(&notice.board);
+        Ok(())
+    }
+
+    /// Whether it follows a board.
+    pub(crate) fn is_following(&self) -> bool {
+        self.notice.is_some()
+    }
+
+    /// The engine was closed.
+    pub(super) fn leave_board(&mut self) {
+        let Some(notice) = self.notice.take() else { return };
+        notice.board.uncall(notice.call);
+        if let Some(report) = &notice.report {
+            notice.board.leave(report);
+        }
+    }
+}
