@@ -153,6 +153,7 @@ fn page_shows_the_report() {
             wide["readout"]
         );
     }
+    assert_eq!(wide["hidden_first"], true, "before the pointer came");
     assert_eq!(wide["overflows"], false);
     assert_eq!(answers(&probed, &["--window-size=520,900"])["overflows"], false);
     let dark = answers(&probed, &["--blink-settings=preferredColorScheme=0"]);

@@ -14,6 +14,8 @@ addEventListener('load', () => {
       && box.x + box.width <= plot.width && box.y + box.height <= plot.height;
   };
   const plot = document.getElementById('percentiles');
+  const isHidden = (element) => getComputedStyle(element).display === 'none';
+  const hidden_first = isHidden(plot.querySelector('.cross')) && isHidden(document.getElementById('readout'));
   const place = plot.getBoundingClientRect();
   plot.dispatchEvent(new PointerEvent('pointermove', {
     clientX: place.left + place.width * .6, clientY: place.top + 20, bubbles: true,
@@ -31,6 +33,7 @@ addEventListener('load', () => {
     surface_cells: all('#surface td.cell').length,
     advised_cells: all('#surface td.advised').length,
     readout: document.getElementById('readout').hidden ? '' : text('#readout'),
+    hidden_first,
     overflows: document.documentElement.scrollWidth > innerWidth,
     is_dark: matchMedia('(prefers-color-scheme: dark)').matches,
     paper,

@@ -37,13 +37,18 @@ pub(super) fn curves<'a>(
 
 fn points(times: &Histogram<u64>) -> Vec<(f64, f64)> {
     let axis = TailAxis::new(times.len(), 0.0, 1.0);
-    let mut points: Vec<(f64, f64)> = (0..=POINTS)
+    let points: Vec<(f64, f64)> = (0..=POINTS)
         .map(|at| axis.quantile(at as f64 / POINTS as f64))
         .map(|quantile| (quantile, times.value_at_quantile(quantile) as f64 / 1e3))
         .collect();
-    // In between the value is the same: a line needs its ends only.
-    points.dedup_by(|next, before| next.1 == before.1 && next.0 - before.0 < 1e-3);
-    points
+    // A line needs no points between two that are as high.
+    let is_inside = |at: usize| {
+        at > 0
+            && points.get(at + 1).is_some_and(|next| next.1 == points[at].1)
+            && points[at - 1].1 == points[at].1
+    };
+    let kept = points.iter().enumerate().filter(|(at, _)| !is_inside(*at));
+    kept.map(|(_, point)| *point).collect()
 }
 
 fn count(curves: &[Curve<'_>]) -> u64 {
@@ -147,4 +152,26 @@ pub(super) fn for_script(curves: &[Curve<'_>]) -> serde_json::Value {
     serde_json::json!({
         "left": LEFT, "right": WIDTH - RIGHT, "width": WIDTH, "nines": nines, "curves": curves,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a curve ends before its last read, falls, or keeps points that no line needs.
+    #[test]
+    fn curves_have_their_ends() {
+        let mut times = Histogram::<u64>::new(3).expect("three digits");
+        (0..10_000).for_each(|n| {
+            times.record(if n < 9_000 { 500_000 } else { 20_000_000 }).expect("room")
+        });
+        let points = points(&times);
+        assert!(points.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1), "{points:?}");
+        assert!(points.len() <= 6, "two levels: {points:?}");
+        let (first, last) = (points[0], points[points.len() - 1]);
+        assert!(
+            first.0 == 0.0 && (last.0 - 0.9999).abs() < 1e-9 && last.1 > 19_000.0,
+            "{points:?}"
+        );
+    }
 }
