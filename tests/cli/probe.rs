@@ -221,6 +221,26 @@ fn replay_predicts_again() {
     assert!(other.out.contains("p99.9 best"), "{}", other.out);
 }
 
+/// A primary and one replica, the smallest deployment. Fails if nothing is predicted because all reads
+/// come from the replica, or if the reads that the primary is asked aside count as reads.
+#[test]
+fn one_replica_is_enough_for_a_prediction() {
+    let fleet = Fleet::builder().replicas(1).values(50, 64).start().unwrap();
+    fleet.replica(0).faults().stall_every_read(40, Duration::from_millis(8));
+    let folder = Folder::new();
+    let rate =
+        "--duration 6s --blocks 1 --warmup 100ms --clients 8 --rate 1500 --seed 5 --no-check";
+    folder.run(&format!("probe {} {rate} --json report.json", words(&fleet))).succeeded();
+    let report = folder.report();
+    assert!(report["what_if"].is_object(), "{}", report["advice"]["text"]);
+    let baseline = &report["passes"][0];
+    let copies = |node: usize| baseline["by_node"][node]["copies"].as_u64().unwrap();
+    assert_eq!(copies(1), baseline["reads"].as_u64().unwrap());
+    assert!(copies(0) > 20 && copies(0) * 5 < copies(1), "{} aside of {}", copies(0), copies(1));
+    assert_eq!(baseline["by_node"][0]["is_spare"], true);
+    assert_eq!(report["passes"][1]["by_node"][0]["is_spare"], false);
+}
+
 /// Fails if a file that is no report, or a part of one, is replayed, or if the line does not name the
 /// file and where it goes wrong.
 #[test]

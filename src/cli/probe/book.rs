@@ -70,6 +70,13 @@ impl Book {
         }
     }
 
+    /// All nodes but this one get reads for their times only.
+    pub(crate) fn serves_alone(&mut self, serving: usize) {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            node.is_spare = at != serving;
+        }
+    }
+
     /// A read ended.
     pub(crate) fn add(&mut self, done: Done) {
         if let Outcome::Failed(kind) | Outcome::Lost(kind) = done.outcome {
@@ -137,11 +144,13 @@ pub(crate) struct NodeBook {
     pub(crate) hedges: u64,
     /// Copies whose reply the caller got.
     pub(crate) won: u64,
+    /// It serves no reads of this pass: some were sent there beside them, for its times.
+    pub(crate) is_spare: bool,
 }
 
 impl NodeBook {
     fn new() -> NodeBook {
-        NodeBook { times: Times::with_digits(NODE_DIGITS), hedges: 0, won: 0 }
+        NodeBook { times: Times::with_digits(NODE_DIGITS), hedges: 0, won: 0, is_spare: false }
     }
 }
 

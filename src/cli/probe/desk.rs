@@ -27,6 +27,8 @@ const GRACE: Duration = Duration::from_secs(1);
 const TRACE_MAX: usize = 2_048;
 /// Arrivals that were never sent are counted one by one up to here.
 const COUNTED_UNSENT: u64 = 1_000_000;
+/// Reads to each one that a node is asked that serves none.
+const EVERY_SPARE: u32 = 20;
 
 /// A read to send.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ struct Order {
     key: usize,
     planned: Instant,
     measured: bool,
+    /// For the times of a node that serves no reads; in no book of reads.
+    is_spare: bool,
 }
 
 /// One task that sends.
@@ -50,6 +54,8 @@ struct Slot {
 /// Clients that share the reads of a pass, and the pass that they were last used by.
 struct Seat {
     clients: Vec<LocalClient>,
+    /// The same clients, reading from nodes that serve no reads otherwise; empty where all do.
+    spares: Vec<LocalClient>,
     pass: Option<usize>,
 }
 
@@ -107,10 +113,11 @@ impl Desk {
         })
     }
 
-    /// Adds clients (one at least) that share reads; gives their number.
-    pub(crate) fn seat(&self, clients: Vec<LocalClient>) -> usize {
+    /// Adds clients (one at least) that share reads, and the same ones as they read from nodes that serve
+    /// none otherwise; gives their number.
+    pub(crate) fn seat(&self, clients: Vec<LocalClient>, spares: Vec<LocalClient>) -> usize {
         clients.iter().for_each(|client| client.trace_reads(TRACE_MAX));
-        self.seats.borrow_mut().push(Seat { clients, pass: None });
+        self.seats.borrow_mut().push(Seat { clients, spares, pass: None });
         self.seats.borrow().len() - 1
     }
 
@@ -148,10 +155,10 @@ impl Desk {
     /// Puts one stretch of load on; returns when its replies are there. False if the user asked to stop.
     pub(crate) async fn run(self: &Rc<Desk>, stretch: Stretch, tell: impl Fn()) -> bool {
         self.collect();
-        let mut clients = 1;
+        let (mut clients, mut has_spares) = (1, false);
         if let Some(seat) = self.seats.borrow_mut().get_mut(stretch.seat) {
             seat.pass = stretch.measured.then_some(stretch.pass);
-            clients = seat.clients.len();
+            (clients, has_spares) = (seat.clients.len(), !seat.spares.is_empty());
         }
         let start = self.local.now();
         let end = start + stretch.length;
@@ -165,7 +172,11 @@ impl Desk {
                 // Drawn, not in turn: each client then has arrivals of its own, as callers make them.
                 let (key, client) = (dice.usize(0..self.keys.len()), dice.usize(0..clients));
                 let Stretch { pass, seat, measured, .. } = stretch;
-                self.hand_out(Order { pass, seat, client, key, planned, measured });
+                let order = Order { pass, seat, client, key, planned, measured, is_spare: false };
+                self.hand_out(order);
+                if has_spares && dice.u32(0..EVERY_SPARE) == 0 && self.has_room() {
+                    self.hand_out(Order { is_spare: true, measured: false, ..order });
+                }
             }
         };
         loop {
@@ -324,11 +335,10 @@ impl Desk {
 async fn sender(desk: Rc<Desk>, index: usize) {
     loop {
         let order = poll_fn(|cx| desk.take_order(index, cx.waker())).await;
-        let client = desk
-            .seats
-            .borrow()
-            .get(order.seat)
-            .and_then(|seat| seat.clients.get(order.client).cloned());
+        let client = desk.seats.borrow().get(order.seat).and_then(|seat| {
+            let clients = if order.is_spare { &seat.spares } else { &seat.clients };
+            clients.get(order.client).cloned()
+        });
         let (Some(client), Some(key)) = (client, desk.keys.get(order.key)) else { return };
         let sent = desk.local.now();
         let outcome = match client.get_with(key, |value| value.is_some()).await {

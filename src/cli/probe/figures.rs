@@ -144,6 +144,8 @@ pub(crate) struct AnswerFigures {
     pub(crate) copies: u64,
     pub(crate) hedges: u64,
     pub(crate) won: u64,
+    /// It serves no reads of this pass: some were sent there beside them, for its times.
+    pub(crate) is_spare: bool,
     /// From queueing to the reply.
     pub(crate) time_us: Spread,
     /// The same, in nanoseconds, as HdrHistogram V2 in base64.
@@ -184,6 +186,7 @@ impl PassFigures {
             copies: node.times.count(),
             hedges: node.hedges,
             won: node.won,
+            is_spare: node.is_spare,
             time_us: Spread::new(&node.times),
             hdr: coded::encode(node.times.histogram()),
         });

@@ -11,7 +11,7 @@ use super::heat::Heat;
 use super::plan::{GOAL_RANK, PASSES, Plan};
 use super::predict::{self, Wish};
 use super::told::Told;
-use hedgerow::read::{Delay, Hedging, Ledger};
+use hedgerow::read::{Delay, Hedging, Ledger, ReadFrom};
 use hedgerow::{LocalClient, LocalContext, Options};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl Probe {
             // Both baselines are one client, so that they differ by the time alone.
             let known = runners.iter().find(|other| other.hedging == hedging);
             let runner = match known {
-                Some(other) => other.again(kind, self.open()),
+                Some(other) => other.again(kind, self.open(hedging)),
                 None => match self.connect(kind, hedging).await? {
                     Some(runner) => runner,
                     None => return Ok(None),
@@ -160,8 +160,31 @@ impl Probe {
         Ok(Some(runners))
     }
 
-    fn open(&self) -> usize {
-        self.desk.open(Book::new(1 + self.options.replica_endpoints.len()))
+    /// A book for a pass with this hedging.
+    fn open(&self, hedging: Option<Hedging>) -> usize {
+        let mut book = Book::new(1 + self.options.replica_endpoints.len());
+        if let (None, Some((serving, _))) = (hedging, self.alone()) {
+            book.serves_alone(serving);
+        }
+        self.desk.open(book)
+    }
+
+    fn alone(&self) -> Option<(usize, ReadFrom)> {
+        self.plan.alone(self.options.replica_endpoints.len())
+    }
+
+    /// The clients as they read from nodes that serve no reads otherwise; none where all do. Only without
+    /// hedging: a hedge goes there by itself.
+    fn spares(
+        &self,
+        clients: &[LocalClient],
+        hedging: Option<Hedging>,
+    ) -> Result<Vec<LocalClient>, String> {
+        let Some((_, from)) = self.alone().filter(|_| hedging.is_none()) else {
+            return Ok(Vec::new());
+        };
+        let spares = clients.iter().map(|client| client.read_from(from));
+        spares.collect::<Result<_, _>>().map_err(|error| one_line(&error))
     }
 
     /// A client with its connections up and its warm-up behind it; `None` if the user asked to stop.
@@ -180,10 +203,15 @@ impl Probe {
                 None => return Ok(None),
             }
         }
-        let (seat, pass) = (self.desk.seat(clients.clone()), self.open());
+        let spares = self.spares(&clients, hedging)?;
+        let (seat, pass) = (self.desk.seat(clients.clone(), spares), self.open(hedging));
         let warmup = self.stretch(seat, pass, self.plan.warmup, false);
-        let text = format!("warming up: {}", kind.name());
-        if !self.desk.run(warmup, || self.told.tell(&text, Duration::ZERO, Duration::ZERO)).await {
+        let begin = self.local.now();
+        let tell = || {
+            let text = format!("warming up: {}", kind.name());
+            self.told.tell(text, self.local.now().since(begin), self.plan.warmup);
+        };
+        if !self.desk.run(warmup, tell).await {
             return Ok(None);
         }
         let before = books_of(&clients);

@@ -108,6 +108,17 @@ impl Plan {
         self.duration / (self.blocks * PASSES as u32)
     }
 
+    /// Where the policy sends every read to one node although there are `replicas` replicas: that node (0 is
+    /// the primary), and a policy that reaches the others. A prediction needs the times of those too.
+    pub(crate) fn alone(&self, replicas: usize) -> Option<(usize, ReadFrom)> {
+        match (self.read_from, replicas) {
+            // Not `Primary`: the copies of such reads are not traced.
+            (ReadFrom::ReplicaPreferred, 1) => Some((1, ReadFrom::PrimaryPreferred)),
+            (ReadFrom::PrimaryPreferred, 1..) => Some((0, ReadFrom::Replica)),
+            _ => None,
+        }
+    }
+
     /// A client's options for `url`, without hedging.
     pub(crate) fn options(&self, url: &str) -> Result<Options, hedgerow::Error> {
         let mut options = Options::from_url(url)?;
@@ -271,6 +282,20 @@ mod tests {
             let error = plan(typed).unwrap_err();
             assert!(error.contains(named), "{typed}: {error}");
         }
+    }
+
+    /// Fails if a policy under which one node serves all reads is taken for one that spreads them, so that
+    /// nothing can be predicted.
+    #[test]
+    fn nodes_that_serve_alone() {
+        let alone = |policy: &str, replicas| {
+            let plan = plan(&format!("redis://h --replica a:1 --read-from {policy}")).unwrap();
+            plan.alone(replicas)
+        };
+        assert_eq!(alone("replica-preferred", 1), Some((1, ReadFrom::PrimaryPreferred)));
+        assert_eq!(alone("replica-preferred", 2), None);
+        assert_eq!(alone("primary-preferred", 2), Some((0, ReadFrom::Replica)));
+        assert_eq!(alone("nearest", 1), None);
     }
 
     /// Fails if a right command line is refused.

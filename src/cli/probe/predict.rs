@@ -33,7 +33,8 @@ pub(crate) fn recommended<'a>(
     baselines: impl Iterator<Item = &'a Book>,
     wish: &Wish,
 ) -> Option<Hedging> {
-    let what_if = WhatIf::new(recorded(baselines.map(histograms))).ok()?;
+    let (serving, spares) = recorded(baselines.map(node_times));
+    let what_if = WhatIf::with_spares(serving, spares).ok()?;
     match advise(&what_if, wish) {
         Advice::Hedge { prediction, .. } => {
             let mut hedging = Hedging::default();
@@ -47,24 +48,42 @@ pub(crate) fn recommended<'a>(
     }
 }
 
-fn histograms(book: &Book) -> Vec<&Histogram<u64>> {
-    book.nodes.iter().map(|node| node.times.histogram()).collect()
+/// The times of one node in one pass, and whether it served no reads there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeTimes<'a> {
+    /// Service times in nanoseconds.
+    pub(crate) times: &'a Histogram<u64>,
+    /// Some reads were sent there for its times only.
+    pub(crate) is_spare: bool,
 }
 
-/// The times of each node over several passes; nodes that answered nothing are left out.
-fn recorded<'a>(passes: impl Iterator<Item = Vec<&'a Histogram<u64>>>) -> Vec<Recorded> {
-    let mut nodes: Vec<Recorded> = Vec::new();
+/// The times of each node of a pass.
+pub(crate) fn node_times(book: &Book) -> Vec<NodeTimes<'_>> {
+    let nodes = book.nodes.iter();
+    nodes.map(|node| NodeTimes { times: node.times.histogram(), is_spare: node.is_spare }).collect()
+}
+
+/// The times over several passes: of the nodes that serve reads, and of those that do not. Nodes that
+/// answered nothing are left out.
+fn recorded<'a>(
+    passes: impl Iterator<Item = Vec<NodeTimes<'a>>>,
+) -> (Vec<Recorded>, Vec<Recorded>) {
+    let mut nodes: Vec<(Recorded, bool)> = Vec::new();
     for pass in passes {
-        nodes.resize(nodes.len().max(pass.len()), Recorded::new());
-        for (node, times) in nodes.iter_mut().zip(pass) {
-            for value in times.iter_recorded() {
+        nodes.resize(nodes.len().max(pass.len()), (Recorded::new(), false));
+        for ((node, is_spare), of) in nodes.iter_mut().zip(pass) {
+            *is_spare |= of.is_spare;
+            for value in of.times.iter_recorded() {
                 let time = Duration::from_nanos(value.value_iterated_to());
                 node.record(time, value.count_since_last_iteration());
             }
         }
     }
-    nodes.retain(|node| node.samples() > 0);
-    nodes
+    nodes.retain(|(node, _)| node.samples() > 0);
+    let (spares, serving): (Vec<_>, Vec<_>) =
+        nodes.into_iter().partition(|(_, is_spare)| *is_spare);
+    let times = |nodes: Vec<(Recorded, bool)>| nodes.into_iter().map(|(node, _)| node).collect();
+    (times(serving), times(spares))
 }
 
 fn advise(what_if: &WhatIf, wish: &Wish) -> Advice {
@@ -74,13 +93,13 @@ fn advise(what_if: &WhatIf, wish: &Wish) -> Advice {
 
 /// The prediction and the advice from the histograms of nodes, pass by pass.
 pub(crate) fn predict<'a>(
-    passes: impl Iterator<Item = Vec<&'a Histogram<u64>>>,
+    passes: impl Iterator<Item = Vec<NodeTimes<'a>>>,
     wish: &Wish,
 ) -> (Option<WhatIfFigures>, AdviceFigures) {
     let percentile = wish.percentile();
-    let nodes = recorded(passes);
-    let count = nodes.len();
-    let Ok(what_if) = WhatIf::new(nodes) else {
+    let (serving, spares) = recorded(passes);
+    let count = serving.len() + spares.len();
+    let Ok(what_if) = WhatIf::with_spares(serving, spares) else {
         let text = format!(
             "none: reads without hedges came from {count} node{}, and a prediction needs the times of \
              two (two replicas, or a policy that reads from the primary too)",
@@ -195,8 +214,13 @@ mod tests {
         Wish { rank, percent_max: 5, burst: 1, delay: None, seed: 1 }
     }
 
+    fn once(nodes: &[Histogram<u64>]) -> impl Iterator<Item = Vec<NodeTimes<'_>>> {
+        let nodes = nodes.iter().map(|times| NodeTimes { times, is_spare: false });
+        std::iter::once(nodes.collect())
+    }
+
     fn advised(nodes: &[Histogram<u64>], rank: f64) -> AdviceFigures {
-        predict(std::iter::once(nodes.iter().collect()), &wish(rank)).1
+        predict(once(nodes), &wish(rank)).1
     }
 
     /// R-383. Fails if a tail that a hedge cures is not found, if one that is not there is, or if what
@@ -222,7 +246,7 @@ mod tests {
     fn an_asked_delay_is_in_the_grid() {
         let nodes = [node(true, 10_000), node(false, 10_000)];
         let wish = Wish { delay: Some(Duration::from_millis(7)), ..wish(0.99) };
-        let (what_if, _) = predict(std::iter::once(nodes.iter().collect()), &wish);
+        let (what_if, _) = predict(once(&nodes), &wish);
         let what_if = what_if.unwrap();
         assert!(
             what_if.grid.iter().any(|pair| pair.delay_us == 7_000.0 && pair.budget_percent == 5)

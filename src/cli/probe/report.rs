@@ -6,7 +6,7 @@ use super::drift::Drift;
 use super::figures::{AdviceFigures, HeatFigures, NodeFigures, PassFigures, WhatIfFigures};
 use super::measure::{Kind, Measured};
 use super::plan::{GOAL_RANK, Plan};
-use super::predict::{self, Wish};
+use super::predict::{self, NodeTimes, Wish};
 use hdrhistogram::Histogram;
 use hedgerow::{Endpoint, Options};
 use hedgerow_runtime::caps::Rung;
@@ -84,8 +84,7 @@ impl Report {
         let nodes = nodes(&ran.options.endpoint, &ran.options.replica_endpoints);
         let baselines =
             || measured.passes.iter().filter(|passed| passed.hedging.is_none()).map(|p| &p.book);
-        let histograms =
-            baselines().map(|book| book.nodes.iter().map(|node| node.times.histogram()).collect());
+        let times = baselines().map(predict::node_times);
         let wish = Wish {
             rank: GOAL_RANK,
             percent_max: plan.fixed.max_extra_load_percent,
@@ -93,7 +92,7 @@ impl Report {
             delay: None,
             seed: plan.seed,
         };
-        let (what_if, advice) = predict::predict(histograms, &wish);
+        let (what_if, advice) = predict::predict(times, &wish);
         let drift = match (baselines().next(), baselines().next_back()) {
             (Some(first), Some(second)) => Drift::new(&first.latency, &second.latency),
             _ => None,
@@ -117,18 +116,20 @@ impl Report {
 
     /// Predicts anew from the report's own histograms.
     pub(crate) fn predict_again(&mut self, wish: &Wish) -> Result<(), String> {
-        let mut passes: Vec<Vec<Histogram<u64>>> = Vec::new();
+        let mut passes: Vec<Vec<(Histogram<u64>, bool)>> = Vec::new();
         for (at, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.is_baseline()) {
             let mut nodes = Vec::new();
             for (node, answers) in pass.by_node.iter().enumerate() {
                 let times = coded::decode(&answers.hdr);
-                nodes.push(
-                    times.map_err(|error| format!("passes[{at}].by_node[{node}].hdr {error}"))?,
-                );
+                let named = |error| format!("passes[{at}].by_node[{node}].hdr {error}");
+                nodes.push((times.map_err(named)?, answers.is_spare));
             }
             passes.push(nodes);
         }
-        let histograms = passes.iter().map(|nodes| nodes.iter().collect());
+        let histograms = passes.iter().map(|nodes| {
+            let nodes = nodes.iter();
+            nodes.map(|(times, is_spare)| NodeTimes { times, is_spare: *is_spare }).collect()
+        });
         (self.what_if, self.advice) = predict::predict(histograms, wish);
         Ok(())
     }
