@@ -85,7 +85,8 @@ fn answer(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => say(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            Err(Failure::Usage("say what to do: hedgerow probe, hedgerow replay, hedgerow bench or hedgerow doctor".into()))
+            let what = "say what to do: hedgerow probe, hedgerow replay, hedgerow bench or hedgerow doctor";
+            Err(Failure::Usage(what.into()))
         }
         _ => Err(Failure::Usage(args::one_line(error))),
     }

@@ -8,6 +8,8 @@ mod outage;
 #[allow(dead_code)]
 #[path = "../scripted/placement.rs"]
 mod placement;
+#[cfg(feature = "cli")]
+mod probe;
 mod server;
 mod start;
 mod typed;
