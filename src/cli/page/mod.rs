@@ -167,7 +167,7 @@ fn legend(out: &mut String, report: &Report) -> fmt::Result {
     for (place, pass) in report.passes.iter().enumerate() {
         let (name, delay) = (Escaped(&pass.name), delay(pass));
         let delay = delay.trim_start_matches("adaptive, ");
-        let delay = if pass.is_baseline() { String::new() } else { format!(": {delay}") };
+        let delay = if pass.hedging.is_none() { String::new() } else { format!(": {delay}") };
         write!(out, "<span><span class=\"key k{place}\"></span>{name}{delay}</span> ")?;
     }
     out.write_str("</p>\n")

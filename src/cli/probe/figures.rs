@@ -3,7 +3,7 @@
 use super::super::record::Times;
 use super::coded;
 use super::heat::{COLUMNS, Heat};
-use super::measure::Passed;
+use super::measure::{Kind, Passed};
 use hedgerow::read::{Delay, Hedging, Ledger, Prediction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -215,9 +215,9 @@ impl PassFigures {
         self.ledger.as_ref().map_or(0.0, |ledger| ledger.extra_load_percent)
     }
 
-    /// Whether it is one of the two baselines.
+    /// Whether predictions are made from it.
     pub(crate) fn is_baseline(&self) -> bool {
-        self.hedging.is_none()
+        self.hedging.is_none() && self.name != Kind::CheckBaseline.name()
     }
 }
 

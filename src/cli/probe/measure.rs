@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     BaselineAgain,
     /// With the recommended delay and budget.
     Check,
+    /// Without hedges, in turns with the check: what it is to be compared with.
+    CheckBaseline,
 }
 
 impl Kind {
@@ -45,12 +47,18 @@ impl Kind {
             Kind::Adaptive => "adaptive",
             Kind::BaselineAgain => "baseline again",
             Kind::Check => "recommended",
+            Kind::CheckBaseline => "baseline at check",
         }
+    }
+
+    /// Whether predictions are made from it.
+    pub(crate) const fn is_baseline(self) -> bool {
+        matches!(self, Kind::Baseline | Kind::BaselineAgain)
     }
 
     fn hedging(self, plan: &Plan) -> Option<Hedging> {
         match self {
-            Kind::Baseline | Kind::BaselineAgain | Kind::Check => None,
+            Kind::Baseline | Kind::BaselineAgain | Kind::Check | Kind::CheckBaseline => None,
             Kind::Fixed => Some(plan.fixed),
             Kind::Adaptive => {
                 let mut hedging = plan.fixed;
@@ -130,7 +138,8 @@ pub(crate) async fn run(
     let went_on = probe.turns(&mut runners).await;
     let heat = probe.desk.heat();
     if went_on && probe.plan.check {
-        runners.extend(probe.check().await?);
+        let baseline = runners[0].again(Kind::CheckBaseline, usize::MAX);
+        runners.extend(probe.check(baseline).await?);
     }
     probe.desk.close();
     let books = probe.desk.take_books().into_iter();
@@ -251,27 +260,44 @@ impl Probe {
         went_on
     }
 
-    /// One block, as long as a pass, with what is recommended; `None` where nothing is.
-    async fn check(&self) -> Result<Option<Runner>, String> {
-        let burst = self.plan.fixed.burst;
-        let percent_max = self.plan.fixed.max_extra_load_percent;
-        let wish = Wish { rank: GOAL_RANK, percent_max, burst, delay: None, seed: self.plan.seed };
-        let advised = self.desk.with_books(|books| {
-            let baselines = Kind::TURNS.iter().zip(books);
-            let baselines = baselines.filter(|(kind, _)| kind.hedging(&self.plan).is_none());
-            predict::recommended(baselines.map(|(_, book)| book), &wish)
-        });
-        let Some(hedging) = advised else { return Ok(None) };
-        let Some(runner) = self.connect(Kind::Check, Some(hedging)).await? else { return Ok(None) };
+    /// What is recommended, in turns with no hedges, together as long as a pass; nothing where nothing is
+    /// recommended.
+    async fn check(&self, mut baseline: Runner) -> Result<Vec<Runner>, String> {
+        let Some(hedging) = self.recommended() else { return Ok(Vec::new()) };
+        let Some(check) = self.connect(Kind::Check, Some(hedging)).await? else {
+            return Ok(Vec::new());
+        };
+        baseline.pass = self.open(None);
         let length = self.plan.duration / PASSES as u32;
-        let block = self.stretch(runner.seat, runner.pass, length, true);
         let begin = self.local.now();
         let tell = || {
             let text = "checking what is recommended";
             self.told.tell(text, self.local.now().since(begin), length);
         };
-        self.desk.run(block, tell).await;
-        Ok(Some(runner))
+        let block = |runner: &Runner| {
+            self.stretch(runner.seat, runner.pass, length / (2 * self.plan.blocks), true)
+        };
+        'rounds: for round in 0..self.plan.blocks {
+            let mut turns = [block(&check), block(&baseline)];
+            turns.rotate_left(round as usize % 2);
+            for turn in turns {
+                if !self.desk.run(turn, tell).await {
+                    break 'rounds;
+                }
+            }
+        }
+        Ok(vec![check, baseline])
+    }
+
+    /// The settings to check; `None` where none are recommended.
+    fn recommended(&self) -> Option<Hedging> {
+        let burst = self.plan.fixed.burst;
+        let percent_max = self.plan.fixed.max_extra_load_percent;
+        let wish = Wish { rank: GOAL_RANK, percent_max, burst, delay: None, seed: self.plan.seed };
+        self.desk.with_books(|books| {
+            let baselines = Kind::TURNS.iter().zip(books).filter(|(kind, _)| kind.is_baseline());
+            predict::recommended(baselines.map(|(_, book)| book), &wish)
+        })
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Report {
     pub(crate) nodes: Vec<NodeFigures>,
     pub(crate) passes: Vec<PassFigures>,
     pub(crate) drift: Option<Drift>,
+    /// How the baseline in turns with the check compares with the first one.
+    pub(crate) check_drift: Option<Drift>,
     pub(crate) what_if: Option<WhatIfFigures>,
     pub(crate) advice: AdviceFigures,
     pub(crate) heat: HeatFigures,
@@ -82,8 +84,7 @@ impl Report {
     /// The report of what was measured.
     pub(crate) fn new(plan: &Plan, ran: &Ran<'_>, measured: &Measured) -> Report {
         let nodes = nodes(&ran.options.endpoint, &ran.options.replica_endpoints);
-        let baselines =
-            || measured.passes.iter().filter(|passed| passed.hedging.is_none()).map(|p| &p.book);
+        let baselines = || measured.passes.iter().filter(|p| p.kind.is_baseline()).map(|p| &p.book);
         let times = baselines().map(predict::node_times);
         let wish = Wish {
             rank: GOAL_RANK,
@@ -97,6 +98,10 @@ impl Report {
             (Some(first), Some(second)) => Drift::new(&first.latency, &second.latency),
             _ => None,
         };
+        let at_check = measured.passes.iter().find(|passed| passed.kind == Kind::CheckBaseline);
+        let check_drift = at_check
+            .zip(baselines().next())
+            .and_then(|(then, first)| Drift::new(&first.latency, &then.book.latency));
         Report {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -108,6 +113,7 @@ impl Report {
             nodes,
             passes: measured.passes.iter().map(PassFigures::new).collect(),
             drift,
+            check_drift,
             what_if,
             advice,
             remarks: measured.remarks.clone(),
@@ -145,16 +151,24 @@ impl Report {
             // The check was made for another percentile than the one asked about now.
             return None;
         }
-        let (check, before) = (self.check()?, self.advice.before_us?);
-        let (measured, predicted) = (check.latency_us.p99?, self.advice.after_us?);
+        let (check, predicted) = (self.check()?, self.advice.after_us?);
+        let at_check = self.passes.iter().find(|pass| pass.name == Kind::CheckBaseline.name());
+        let before = at_check.and_then(|pass| pass.latency_us.p99).or(self.advice.before_us)?;
+        let measured = check.latency_us.p99?;
         let mut text = format!(
-            "checked live: p99 {} (predicted {}, without hedges {}) for {:.1} % more reads",
+            "checked live: p99 {} (predicted {}; {} without hedges, in turns with the check) for {:.1} % \
+             more reads",
             us(measured),
             us(predicted),
             us(before),
             check.extra_load_percent()
         );
-        if measured > predicted * FALLS_SHORT {
+        let disturbed = self.check_drift.as_ref().is_some_and(|drift| !drift.agrees);
+        if disturbed {
+            text.push_str(
+                "; the machine or the deployment changed by then, also without hedges: do not judge by it",
+            );
+        } else if measured > predicted * FALLS_SHORT {
             text.push_str(
                 "; less than predicted: slow reads come together here, so that the budget runs out or both \
                  nodes are slow at once (a larger --hedge-burst may help)",
