@@ -17,9 +17,10 @@ const READS_MIN: u64 = 100;
 pub(crate) struct Drift {
     /// Median of the second over that of the first.
     pub(crate) p50_ratio: f64,
-    /// The same of the 99th percentile.
+    /// The same of the 90th and 99th percentile.
+    pub(crate) p90_ratio: f64,
     pub(crate) p99_ratio: f64,
-    /// Neither differs by more than chance explains and a quarter.
+    /// None differs by more than chance explains and a quarter.
     pub(crate) agrees: bool,
 }
 
@@ -36,24 +37,25 @@ impl Drift {
         };
         Some(Drift {
             p50_ratio: ratio(0.5),
+            p90_ratio: ratio(0.9),
             p99_ratio: ratio(0.99),
-            agrees: same(0.5) && same(0.99),
+            agrees: same(0.5) && same(0.9) && same(0.99),
         })
     }
 
     /// The same as a sentence.
     pub(crate) fn text(&self) -> String {
-        let (p50, p99) = (self.p50_ratio, self.p99_ratio);
-        if self.agrees {
+        let Drift { p50_ratio, p90_ratio, p99_ratio, agrees } = self;
+        let ratios = format!("{p50_ratio:.2}, {p90_ratio:.2} and {p99_ratio:.2} times");
+        if *agrees {
             return format!(
-                "the two baselines agree: the second has {p50:.2} times the p50 of the first, {p99:.2} \
-                 times its p99"
+                "the two baselines agree: p50, p90 and p99 of the second are {ratios} those of the first"
             );
         }
         format!(
-            "the two baselines disagree (the second has {p50:.2} times the p50 of the first, {p99:.2} times \
-             its p99): something changed meanwhile, so do not compare the passes; measure on a quieter \
-             machine, or longer"
+            "the two baselines disagree (p50, p90 and p99 of the second are {ratios} those of the first): \
+             something changed meanwhile, so do not compare the passes; measure on a quieter machine, or \
+             longer"
         )
     }
 }
@@ -92,6 +94,7 @@ mod tests {
         assert_eq!(agrees(&usual, &times(9_800, 410, 5)), Some(true));
         assert_eq!(agrees(&usual, &times(10_000, 900, 5)), Some(false));
         assert_eq!(agrees(&usual, &times(10_000, 400, 25)), Some(false));
+        assert_eq!(agrees(&times(10_000, 400, 90), &times(10_000, 400, 150)), Some(false), "p90");
         assert_eq!(agrees(&times(200, 400, 8), &times(200, 400, 12)), Some(true));
         assert_eq!(agrees(&usual, &times(99, 400, 5)), None);
     }
