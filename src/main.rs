@@ -1,4 +1,5 @@
-//! The `hedgerow` program: a load generator and a machine check for Redis and Valkey services.
+//! The `hedgerow` program: a probe of hedged reads, a load generator and a machine check for Redis and
+//! Valkey.
 #![forbid(unsafe_code)]
 
 mod cli;

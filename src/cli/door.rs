@@ -60,7 +60,7 @@ fn command(order: &Order, value: &[u8]) -> Command<Seen> {
 }
 
 /// An error by its kind: the server's code word, or the client's word.
-fn failed(error: &Error) -> Outcome {
+pub(crate) fn failed(error: &Error) -> Outcome {
     if let Some(code) = error.code() {
         return Outcome::Failed(Cow::Owned(code.to_owned()));
     }

@@ -2,6 +2,7 @@
 
 use super::load::{Dispatch, Load, LoadFigures, Next, Order};
 use super::record::Outcome;
+use hedgerow::read::Ledger;
 use hedgerow_runtime::time::Instant;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -174,7 +175,7 @@ pub(crate) async fn watch<G: Ground>(ground: &G) -> Measured {
     let cost = ground.cost().since(at_start.unwrap_or_else(|| ground.cost()));
     let now = ground.now();
     let load = ground.load(|load| load.finish(now));
-    Measured { load, cost, interrupted: ground.is_stopped() }
+    Measured { load, cost, interrupted: ground.is_stopped(), hedges: None }
 }
 
 /// The end, if it is still ahead.
@@ -201,6 +202,8 @@ pub(crate) struct Measured {
     pub(crate) cost: Cost,
     /// The user ended it.
     pub(crate) interrupted: bool,
+    /// The books of hedged reads, warm-up included; `None` without hedging.
+    pub(crate) hedges: Option<Ledger>,
 }
 
 impl Measured {
@@ -223,6 +226,9 @@ impl Measured {
         self.load.stalled |= other.load.stalled;
         self.cost = self.cost.plus(other.cost);
         self.interrupted |= other.interrupted;
+        if let Some(hedges) = &other.hedges {
+            self.hedges.get_or_insert_default().merge(hedges);
+        }
     }
 
     /// Merges all; the first one's enters decide whether they are known.

@@ -37,7 +37,12 @@ pub(crate) fn load(
             return Ok(vec![Measured { interrupted: true, ..Measured::default() }]);
         };
         let client = client.map_err(|error| one_line(&error))?;
-        run(plan, shared, &threads, &Through(client)).await
+        let mut lanes = run(plan, shared, &threads, &Through(client.clone())).await?;
+        // One client serves all lanes: the first one has its books.
+        if let (true, Some(first)) = (plan.reads.hedges().is_some(), lanes.first_mut()) {
+            first.hedges = client.hedges();
+        }
+        Ok(lanes)
     });
     // A task that a silent server keeps waiting is not waited for.
     runtime.shutdown_background();

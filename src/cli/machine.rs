@@ -1,14 +1,14 @@
 //! The machine that a report was made on.
 
 use hedgerow_runtime::cpu;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a reader needs to compare two reports. No name of the machine is told.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     system: String,
     kernel: String,
-    architecture: &'static str,
+    architecture: String,
     cpu: Option<String>,
     /// Cpus that this process may use.
     cpus_allowed: Vec<u32>,
@@ -21,7 +21,7 @@ impl Machine {
         Machine {
             system: system.sysname().to_string_lossy().into_owned(),
             kernel: system.release().to_string_lossy().into_owned(),
-            architecture: std::env::consts::ARCH,
+            architecture: std::env::consts::ARCH.to_string(),
             cpu: cpu_name(),
             cpus_allowed: cpu::allowed().map(|cpus| cpus.iter().collect()).unwrap_or_default(),
         }

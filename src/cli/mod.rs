@@ -1,6 +1,7 @@
 //! The program: parse what was typed (`args`), decide what was meant (`plan`), run it (`bench`:
 //! `load` decides what is sent, `drive` sends it, `record` counts it) and report (`report`, then
-//! `table`, `json` and `hdr`). It uses the library's public doors only.
+//! `table`, `json` and `hdr`). `probe` has a folder of its own and shares the parts of both, and `page`
+//! shows its report. It uses the library's public doors only.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage. Every failure is one line on standard error.
 
@@ -22,10 +23,13 @@ mod load;
 mod machine;
 mod mix;
 mod output;
+mod page;
 mod pinned;
 mod plan;
+mod probe;
 mod progress;
 mod rate;
+mod reads;
 mod record;
 mod report;
 #[cfg(test)]
@@ -69,6 +73,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<(), Failure> {
     match args.task {
+        Task::Probe(args) => probe::run(*args),
+        Task::Replay(args) => probe::replay(*args),
         Task::Bench(args) => bench::run(*args),
         Task::Doctor => doctor::run(),
     }
@@ -79,7 +85,8 @@ fn answer(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => say(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            Err(Failure::Usage("say what to do: hedgerow bench or hedgerow doctor".into()))
+            let what = "say what to do: hedgerow probe, hedgerow replay, hedgerow bench or hedgerow doctor";
+            Err(Failure::Usage(what.into()))
         }
         _ => Err(Failure::Usage(args::one_line(error))),
     }

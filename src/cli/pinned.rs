@@ -6,6 +6,7 @@ use super::drive::{Clock, Cost, Ground, Measured, dispatcher, sender, watch};
 use super::load::Load;
 use super::plan::Plan;
 use super::{lane, stop, threads};
+use hedgerow::read::Ledger;
 use hedgerow::{Cores, LocalContext, Options};
 use hedgerow_runtime::time::Instant;
 use std::cell::RefCell;
@@ -62,7 +63,12 @@ async fn run_lane(
     if !plan.is_closed() {
         tasks.push(local.spawn(dispatcher(pinned.clone(), Timer(local.clone()))));
     }
-    let measured = watch(&pinned).await;
+    let mut measured = watch(&pinned).await;
+    if plan.reads.hedges().is_some() {
+        let mut all = Ledger::default();
+        doors.iter().for_each(|Through(client)| all.merge(&client.hedges()));
+        measured.hedges = Some(all);
+    }
     // Ends whatever still waits.
     drop(tasks);
     Ok(measured)
@@ -70,7 +76,7 @@ async fn run_lane(
 
 /// A core's clock and timers.
 #[derive(Clone)]
-struct Timer(LocalContext);
+pub(crate) struct Timer(pub(crate) LocalContext);
 
 impl Clock for Timer {
     fn now(&self) -> Instant {

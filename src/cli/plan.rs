@@ -4,7 +4,9 @@ use super::args::{BenchArgs, DoorName, ParkName, RungName};
 use super::arrival::Arrivals;
 use super::keys::{KeyDist, Keys, MOST_KEYS, NAME_LEN};
 use super::mix::{Mix, Verb};
+use super::reads::ReadArgs;
 use super::size::ValueSize;
+use hedgerow::read::Delay;
 use hedgerow_runtime::cpu::{self, CpuList};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) json: Option<PathBuf>,
     pub(crate) hdr: Option<PathBuf>,
     pub(crate) runs: u32,
+    /// Replicas, policy and hedging.
+    pub(crate) reads: ReadArgs,
 }
 
 /// Where the load runs.
@@ -100,6 +104,7 @@ impl Plan {
             url: args.url,
             json: args.json,
             hdr: args.hdr,
+            reads: args.reads,
         };
         plan.checked()?.with_loads(args.no_load, args.load_anyway)
     }
@@ -115,6 +120,7 @@ impl Plan {
             return Err("--json and --hdr name the same file".into());
         }
         Keys::new(self.keys, self.key_dist)?;
+        self.check_reads()?;
         Ok(self)
     }
 
@@ -136,6 +142,18 @@ impl Plan {
             ));
         }
         Ok(self)
+    }
+
+    fn check_reads(&self) -> Result<(), String> {
+        match (self.reads.given(), &self.url) {
+            (Some(flag), None) => {
+                Err(format!("{flag} needs a URL: the in-process server is alone"))
+            }
+            _ => {
+                self.reads.check(self.reads.read_from.unwrap_or_default())?;
+                self.reads.hedging(Delay::default()).map(|_| ())
+            }
+        }
     }
 
     /// Bytes of names and values that loading sends.
@@ -286,7 +304,7 @@ mod tests {
         let words = ["hedgerow", "bench"].into_iter().chain(typed.split_whitespace());
         match Args::try_parse_from(words).map_err(|e| e.to_string())?.task {
             Task::Bench(args) => Plan::new(*args),
-            Task::Doctor => unreachable!("the word bench was given"),
+            _ => unreachable!("the word bench was given"),
         }
     }
 
@@ -339,6 +357,10 @@ mod tests {
             ("--no-load --load-anyway", "--no-load"),
             ("--json a --hdr a", "--hdr"),
             ("--cores 1023", "1023"),
+            ("--hedge-delay 5ms", "--hedge-delay needs a URL"),
+            ("redis://h --read-from replica", "--replica"),
+            ("redis://h --replica a:1 --hedge-delay 5ms", "--read-from"),
+            ("redis://h --replica a:1 --read-from replica --hedge-budget 0", "--hedge-budget"),
         ];
         for (typed, named) in cases {
             let error = plan(typed).unwrap_err();

@@ -73,21 +73,27 @@ pub(crate) struct Progress {
 impl Progress {
     /// Draws the progress of run `run` (from 0).
     pub(crate) fn start(plan: &Plan, run: u32, told: Arc<Told>, fill: Arc<Fill>) -> Progress {
+        let (warmup, until, runs) = (plan.warmup, plan.until, plan.runs);
+        Progress::draw(move || {
+            let (at, length, text) = state(&told, &fill, warmup, until);
+            let text = if runs > 1 { format!("run {} of {runs}: {text}", run + 1) } else { text };
+            (at, length, text)
+        })
+    }
+
+    /// Draws what `state` says: position, length and text.
+    pub(crate) fn draw(state: impl Fn() -> (u64, u64, String) + Send + 'static) -> Progress {
         let over = Arc::new(AtomicBool::new(false));
-        let (warmup, until, runs, ended) = (plan.warmup, plan.until, plan.runs, over.clone());
+        let ended = over.clone();
         let drawing = std::thread::Builder::new().name("progress".into()).spawn(move || {
             let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{bar:30} {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             while !ended.load(Ordering::Relaxed) {
-                let (at, length, text) = state(&told, &fill, warmup, until);
+                let (at, length, text) = state();
                 bar.set_length(length);
                 bar.set_position(at.min(length));
-                bar.set_message(if runs > 1 {
-                    format!("run {} of {runs}: {text}", run + 1)
-                } else {
-                    text
-                });
+                bar.set_message(text);
                 std::thread::park_timeout(DRAW);
             }
             bar.finish_and_clear();

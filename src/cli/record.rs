@@ -26,7 +26,12 @@ pub(crate) struct Times {
 impl Times {
     /// No times yet.
     pub(crate) fn new() -> Times {
-        let bounded = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
+        Times::with_digits(DIGITS)
+    }
+
+    /// No times yet, to so many significant digits (1 to 5).
+    pub(crate) fn with_digits(digits: u8) -> Times {
+        let bounded = Histogram::new_with_bounds(1, LONGEST_NS, digits);
         // The bounds are constants that the library accepts; a growing histogram is as right.
         let histogram = bounded
             .or_else(|_| Histogram::new(DIGITS))
@@ -75,6 +80,12 @@ impl Times {
     /// The least time in nanoseconds, 0 for none.
     pub(crate) fn min_ns(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.min_ns }
+    }
+
+    /// Bytes that it takes.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Times>() + self.histogram.distinct_values() * size_of::<u64>()
     }
 
     /// The histogram, in nanoseconds.

@@ -2,6 +2,7 @@
 
 use super::drive::Measured;
 use super::plan::{Pace, Placement, Plan, Until};
+use super::probe::figures::{HedgingFigures, LedgerFigures};
 use super::record::{Part, Times};
 use hedgerow_runtime::caps::Rung;
 use serde::Serialize;
@@ -66,6 +67,10 @@ struct PlanFacts {
     keys_loaded: bool,
     seed: u64,
     runs: u32,
+    replicas: Vec<String>,
+    read_from: String,
+    zone: Option<String>,
+    hedging: Option<HedgingFigures>,
 }
 
 impl PlanFacts {
@@ -106,6 +111,10 @@ impl PlanFacts {
             keys_loaded: !plan.loads.is_empty(),
             seed: plan.seed,
             runs: plan.runs,
+            replicas: plan.reads.replicas.iter().map(ToString::to_string).collect(),
+            read_from: plan.reads.read_from.unwrap_or_default().to_string(),
+            zone: plan.reads.zone.clone(),
+            hedging: plan.reads.wanted().as_ref().map(HedgingFigures::new),
         }
     }
 }
@@ -152,6 +161,8 @@ pub(crate) struct Figures {
     pub(crate) enters: Option<u64>,
     /// The same for each success or error.
     pub(crate) enters_per_request: Option<f64>,
+    /// What hedges did, warm-up included; `null` without hedging.
+    pub(crate) hedges: Option<LedgerFigures>,
     /// The figures of each command.
     pub(crate) by_command: BTreeMap<&'static str, PartFigures>,
     /// The series of seconds, by the time of replies.
@@ -187,6 +198,7 @@ impl Figures {
             cpu_us_per_request: each(cpu_us),
             enters: measured.cost.enters,
             enters_per_request: measured.cost.enters.and_then(|enters| each(enters as f64)),
+            hedges: measured.hedges.as_ref().map(LedgerFigures::new),
             by_command: by_command(measured),
             per_second: per_second(measured),
             errors_by_kind: total.errors,

@@ -18,6 +18,7 @@ fn write_all(out: &mut String, figures: &Figures, runs: u32) -> std::fmt::Result
     write_counts(out, figures)?;
     write_times(out, figures)?;
     write_errors(out, figures)?;
+    write_hedges(out, figures)?;
     write_cost(out, figures)
 }
 
@@ -119,6 +120,19 @@ fn write_errors(out: &mut String, figures: &Figures) -> std::fmt::Result {
     }
     out.push('\n');
     Ok(())
+}
+
+fn write_hedges(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    let Some(hedges) = &figures.hedges else { return Ok(()) };
+    writeln!(
+        out,
+        "hedges        {} for {} eligible reads ({:.2} %, warm-up included), {} won, {} without credit",
+        whole(hedges.sent),
+        whole(hedges.reads),
+        hedges.extra_load_percent,
+        whole(hedges.won),
+        whole(hedges.without_credit)
+    )
 }
 
 fn write_cost(out: &mut String, figures: &Figures) -> std::fmt::Result {

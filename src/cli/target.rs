@@ -38,6 +38,7 @@ impl Target {
         let mut options =
             Options::from_url(&url).map_err(|error| Failure::Usage(one_line(&error)))?;
         options.command_timeout = Some(COMMAND_TIMEOUT);
+        plan.reads.apply(&mut options).map_err(Failure::Usage)?;
         options.in_flight_max = options.in_flight_max.max(plan.in_flight() as usize);
         let address = options.endpoint.to_string();
         Ok(Target { options, address, rung: OnceLock::new(), _embedded: embedded })

@@ -172,6 +172,8 @@ pub enum Advice {
 pub struct WhatIf {
     replicas: Vec<Tails>,
     recorded: Vec<Recorded>,
+    /// How many of them, the first ones, serve reads; the others get hedges only.
+    serving: usize,
     samples: u64,
 }
 
@@ -181,12 +183,24 @@ impl WhatIf {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there are fewer, or one without samples.
     pub fn new(recorded: Vec<Recorded>) -> Result<WhatIf, Error> {
-        if recorded.len() < 2 || recorded.iter().any(|times| times.samples == 0) {
+        WhatIf::with_spares(recorded, Vec::new())
+    }
+
+    /// Over the service times of the nodes that serve reads, at least one, and of others that only hedges
+    /// go to: a primary beside its one replica, say. At least two nodes together.
+    ///
+    /// # Errors
+    /// As [`WhatIf::new`].
+    pub fn with_spares(serving: Vec<Recorded>, spares: Vec<Recorded>) -> Result<WhatIf, Error> {
+        let (count, mut recorded) = (serving.len(), serving);
+        recorded.extend(spares);
+        let is_empty = |times: &Recorded| times.samples == 0;
+        if count == 0 || recorded.len() < 2 || recorded.iter().any(is_empty) {
             return Err(Error::config("`replicas` must be at least two, each with service times"));
         }
-        let samples = recorded.iter().map(|times| times.samples).sum();
-        let replicas = tails(recorded.iter().map(|times| &times.counts));
-        Ok(WhatIf { replicas, recorded, samples })
+        let samples = recorded[..count].iter().map(|times| times.samples).sum();
+        let replicas = tails(recorded.iter().map(|times| &times.counts), count);
+        Ok(WhatIf { replicas, recorded, serving: count, samples })
     }
 
     /// What was recorded, without hedging; `delay` is zero and so are the loads.
@@ -266,7 +280,7 @@ impl WhatIf {
             .iter()
             .map(|times| times.counts.iter().map(|count| poisson(*count, random)).collect())
             .collect();
-        tails(drawn.iter())
+        tails(drawn.iter(), self.serving)
     }
 
     fn describe(
@@ -297,19 +311,22 @@ struct Tails {
     beyond: Vec<f64>,
 }
 
-fn tails<'a>(counts: impl Iterator<Item = &'a Vec<f64>> + Clone) -> Vec<Tails> {
+/// The tails of all; reads are shared among the first `serving` of them.
+fn tails<'a>(counts: impl Iterator<Item = &'a Vec<f64>> + Clone, serving: usize) -> Vec<Tails> {
     let sum = |counts: &Vec<f64>| counts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-    let all: f64 = counts.clone().map(sum).sum();
-    counts.map(|counts| Tails::new(counts, sum(counts), all)).collect()
+    let all: f64 = counts.clone().take(serving).map(sum).sum();
+    let share = |at: usize, own: f64| if at < serving { own / all } else { 0.0 };
+    let each = counts.enumerate();
+    each.map(|(at, counts)| Tails::new(counts, sum(counts), share(at, sum(counts)))).collect()
 }
 
 impl Tails {
-    fn new(counts: &[f64], own: f64, all: f64) -> Tails {
+    fn new(counts: &[f64], own: f64, share: f64) -> Tails {
         let mut beyond = vec![0.0; counts.len() + 1];
         for bucket in (0..counts.len()).rev() {
             beyond[bucket] = beyond[bucket + 1] + counts[bucket] / own;
         }
-        Tails { share: own / all, beyond }
+        Tails { share, beyond }
     }
 
     /// The share of times longer than `ns`.
@@ -434,4 +451,26 @@ fn poisson(mean: f64, random: &mut fastrand::Rng) -> f64 {
         count += 1.0;
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One node serves, the other gets hedges only. Fails if the spare's times count as those of
+    /// reads, or if its hedges do not help.
+    #[test]
+    fn a_spare_gets_hedges_only() {
+        let us = Duration::from_micros;
+        let stalls = |n: u64| us(if n.is_multiple_of(50) { 40_000 } else { 300 + n % 97 });
+        let serving: Recorded = (0..20_000).map(stalls).collect();
+        // Slower than anything but a stall: as a server of reads it would double the median.
+        let spare: Recorded = (0..500).map(|n| us(1_000 + n % 97)).collect();
+        let what_if = WhatIf::with_spares(vec![serving.clone()], vec![spare]).expect("two nodes");
+        let at = |prediction: Prediction, rank: usize| prediction.latency[rank].expect("samples");
+        assert!(at(what_if.baseline(), 0) < us(420) && at(what_if.baseline(), 2) > us(30_000));
+        assert!(at(what_if.predict(us(500), 20, 10), 2) < us(1_700));
+        assert!(WhatIf::with_spares(vec![serving.clone()], Vec::new()).is_err());
+        assert!(WhatIf::with_spares(Vec::new(), vec![serving.clone(), serving]).is_err());
+    }
 }

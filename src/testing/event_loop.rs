@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll, Token};
 
 use super::clock::Clock;
-use super::commands::{Context, State};
+use super::commands::{Context, Row, State};
 use super::faults::{Admission, Close, Fate, Order, Switchboard};
 use super::guest::Guest;
 use super::inbox::Filled;
@@ -469,7 +469,8 @@ impl Core {
             return None;
         }
         let mut bytes = Vec::new();
-        let delay = match self.board.judge(args.at(0), &mut self.random) {
+        let reads = self.state.table.find(args.at(0)).is_some_and(Row::reads_keys);
+        let delay = match self.board.judge(args.at(0), reads, &mut self.random) {
             Fate::Run { delay } => {
                 self.run(guest, &mut bytes, peers, args, now_ms);
                 delay

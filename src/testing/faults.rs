@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::delay::Delay;
+use super::slow_periods::SlowPeriods;
 
 /// How a connection is ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +84,9 @@ struct Rules {
     delay: Delay,
     stall: Option<(u64, Duration)>,
     replies: u64,
+    read_stall: Option<(u64, Duration)>,
+    reads: u64,
+    slow: Option<(Instant, SlowPeriods)>,
     errors: Vec<Shots<String>>,
     cuts: Vec<Shots<(Cut, Close)>>,
     drops: Vec<Shots<()>>,
@@ -96,6 +100,7 @@ impl Rules {
     fn armed(&self) -> bool {
         !self.delay.is_none()
             || self.stall.is_some()
+            || self.read_stall.is_some()
             || !self.errors.is_empty()
             || !self.cuts.is_empty()
             || !self.drops.is_empty()
@@ -201,15 +206,15 @@ impl Switchboard {
         receiver
     }
 
-    /// Decides about one request, and uses up what hits it.
-    pub(super) fn judge(&self, name: &[u8], random: &mut fastrand::Rng) -> Fate {
+    /// Decides about one request, and uses up what hits it. `reads`: it reads keys.
+    pub(super) fn judge(&self, name: &[u8], reads: bool, random: &mut fastrand::Rng) -> Fate {
         let mut rules = lock(&self.rules);
         let fate = if let Some((cut, close)) = shoot(&mut rules.cuts, name) {
             Fate::Cut { run: cut == Cut::AfterRunning, close }
         } else if shoot(&mut rules.drops, name).is_some() {
             Fate::RunUnanswered
         } else {
-            let delay = rules.draw(random);
+            let delay = rules.draw(reads, random);
             match shoot(&mut rules.errors, name) {
                 Some(text) => Fate::Fail { text, delay },
                 None => Fate::Run { delay },
@@ -242,13 +247,20 @@ impl Switchboard {
 }
 
 impl Rules {
-    fn draw(&mut self, random: &mut fastrand::Rng) -> Duration {
+    fn draw(&mut self, reads: bool, random: &mut fastrand::Rng) -> Duration {
         self.replies += 1;
-        let stalled = match self.stall {
-            Some((every, stall)) if self.replies.is_multiple_of(every) => stall,
+        self.reads += u64::from(reads);
+        let hit = |rule: Option<(u64, Duration)>, count: u64| match rule {
+            Some((every, stall)) if count.is_multiple_of(every) => stall,
             _ => Duration::ZERO,
         };
-        self.delay.draw(random) + stalled
+        let stalled = hit(self.stall, self.replies)
+            + if reads { hit(self.read_stall, self.reads) } else { Duration::ZERO };
+        let delay = self.delay.draw(random);
+        match &self.slow {
+            Some((from, slow)) if slow.is_slow(from.elapsed()) => slow.slowed(delay) + stalled,
+            _ => delay + stalled,
+        }
     }
 }
 
@@ -302,6 +314,27 @@ impl Faults {
             rules.replies = 0;
             rules.stall = (every > 0).then_some((every, stall));
         });
+    }
+
+    /// Adds `stall` to the delay of every `every`-th command that reads a key, counted over all
+    /// connections from this call on; other commands (HELLO, ROLE, PING) neither count nor wait, unless
+    /// they are behind one on its connection. An `every` of 0 ends it.
+    pub fn stall_every_read(&self, every: u64, stall: Duration) {
+        self.board.change(|rules| {
+            rules.reads = 0;
+            rules.read_stall = (every > 0).then_some((every, stall));
+        });
+    }
+
+    /// From now on delays are longer in a part of every period: [`Faults::delay`] is multiplied, stalls
+    /// are not. `None` ends it.
+    pub fn slow_periods(&self, slow: Option<SlowPeriods>) {
+        self.slow_periods_from(Instant::now(), slow);
+    }
+
+    /// As [`Faults::slow_periods`], with the start of the first period, so that several servers share them.
+    pub(super) fn slow_periods_from(&self, from: Instant, slow: Option<SlowPeriods>) {
+        self.board.change(|rules| rules.slow = slow.map(|slow| (from, slow)));
     }
 
     /// Answers `command` with the error `text` (code word first, without the leading `-`) instead

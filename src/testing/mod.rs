@@ -3,6 +3,7 @@
 //! - [`Server`] keeps strings, keys with expiry, hashes, lists, sets and sorted sets in memory, speaks
 //!   RESP2 and RESP3, asks for passwords, and tracks keys for client-side caches. It runs on one thread
 //!   of its own, and is fast enough to load a client with.
+//! - [`Fleet`] is a primary and its replicas, each such a server, which answer ROLE as one deployment.
 //! - [`Faults`] makes a running server delay, stall, fail, drop, cut, split, pause or refuse.
 //! - [`ManualClock`] lets keys expire without waiting.
 //! - [`Script`] plays exact bytes at exact moments, and records what came.
@@ -32,6 +33,7 @@ mod decimal;
 mod delay;
 mod event_loop;
 mod faults;
+mod fleet;
 mod guest;
 mod inbox;
 mod keyspace;
@@ -45,7 +47,9 @@ mod script_connection;
 mod script_server;
 mod server;
 mod simulation;
+mod slow_periods;
 mod sorted_set;
+mod standing;
 mod stats;
 mod stream;
 mod timer;
@@ -54,10 +58,12 @@ mod tracking;
 pub use clock::ManualClock;
 pub use delay::Delay;
 pub use faults::{Admission, Close, Cut, Faults};
+pub use fleet::{Fleet, FleetBuilder};
 pub use hedgerow_runtime::sim::SimConfig;
 pub use model_server::{Asked, ModelServer, Reaction, Seen};
 pub use script::{Gate, Script};
 pub use script_server::{Received, ScriptServer, ScriptServerBuilder};
 pub use server::{Builder, Server};
 pub use simulation::{Outcome, Report, Simulation};
+pub use slow_periods::SlowPeriods;
 pub use stats::Stats;

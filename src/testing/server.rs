@@ -12,6 +12,8 @@ use super::commands::{Profile, State};
 use super::delay::Delay;
 use super::event_loop::EventLoop;
 use super::faults::{Faults, Switchboard};
+use super::keyspace::Value;
+use super::standing::{Part, Standing};
 use super::stats::{Counters, Stats};
 use super::stream::{Listener, Place};
 
@@ -36,12 +38,13 @@ pub struct Builder {
     users: Vec<(String, Vec<u8>)>,
     no_hello: bool,
     no_resp3: bool,
-    replica: bool,
     version: Option<String>,
     cpu: Option<u32>,
     spin: bool,
     delay: Delay,
     clock: Clock,
+    values: Vec<(Vec<u8>, Vec<u8>)>,
+    standing: Standing,
 }
 
 impl Builder {
@@ -86,8 +89,11 @@ impl Builder {
 
     /// Says in ROLE, HELLO and INFO that it is a replica whose link to its primary is up. It has data of
     /// its own, which it lets clients write, as with `replica-read-only no`.
-    pub fn replica(mut self) -> Self {
-        self.replica = true;
+    pub fn replica(self) -> Self {
+        self.standing.change(|facts| {
+            let of = SocketAddr::from(([127, 0, 0, 1], 6379));
+            (facts.part, facts.writable) = (Part::Replica { of, linked: true }, true);
+        });
         self
     }
 
@@ -123,6 +129,24 @@ impl Builder {
         self
     }
 
+    /// Puts a string into database 0 before the server starts. May be called several times.
+    pub fn value(mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        self.values.push((key.into(), value.into()));
+        self
+    }
+
+    /// The availability zone that HELLO and INFO tell; none by default.
+    pub fn zone(self, zone: impl Into<String>) -> Self {
+        self.standing.change(|facts| facts.zone = Some(zone.into()));
+        self
+    }
+
+    /// What the server is for its deployment.
+    pub(super) fn standing(mut self, standing: &Standing) -> Self {
+        self.standing = standing.clone();
+        self
+    }
+
     /// Starts the server on a thread of its own and returns once it accepts connections.
     ///
     /// # Errors
@@ -136,7 +160,10 @@ impl Builder {
         let faults = Faults::new(Arc::clone(&board));
         faults.delay(self.delay);
         let counters = Arc::new(Counters::default());
-        let state = State::new(self.profile(&places));
+        let mut state = State::new(self.profile(&places));
+        for (key, value) in &self.values {
+            state.database(0).put(key, Value::Text(value.clone()), None);
+        }
         let event_loop = EventLoop::new(
             listeners,
             state,
@@ -191,10 +218,10 @@ impl Builder {
             users: self.users.iter().cloned().collect(),
             knows_hello: !self.no_hello,
             speaks_resp3: !self.no_resp3,
-            is_replica: self.replica,
             version: self.version.clone().unwrap_or_else(|| usual.to_owned()),
             port: port.unwrap_or(0),
             started_ms: self.clock.now_ms(),
+            standing: self.standing.clone(),
         }
     }
 }

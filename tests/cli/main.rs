@@ -2,6 +2,7 @@
 
 mod cases;
 mod failures;
+mod probe;
 mod program;
 mod report;
 mod server;

@@ -59,7 +59,7 @@ fn url_errors_hide_the_password() {
 /// Help and version are answers. Fails if they go to standard error or count as failure.
 #[test]
 fn help_and_version() {
-    for words in ["--help", "bench --help", "--version"] {
+    for words in ["--help", "bench --help", "probe --help", "replay --help", "--version"] {
         let ended = Folder::new().run(words);
         ended.succeeded();
         assert!(!ended.out.is_empty() && ended.err.is_empty());

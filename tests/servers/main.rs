@@ -11,6 +11,8 @@ mod outage;
 #[allow(dead_code)]
 #[path = "../scripted/placement.rs"]
 mod placement;
+#[cfg(feature = "cli")]
+mod probe;
 mod replicas;
 mod server;
 mod start;

@@ -4,6 +4,7 @@ use super::{Context, Failure, NOT_AN_INTEGER, Outcome, Row, integer, is, row, wr
 use crate::testing::keyspace::DATABASES;
 use crate::testing::reply::{self, Protocol};
 use crate::testing::request::Args;
+use crate::testing::standing::Part;
 
 pub(super) const ROWS: &[Row] = &[
     row("auth", -2, auth),
@@ -147,9 +148,9 @@ fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn greet(context: &mut Context<'_>) {
     let protocol = context.guest.protocol;
-    let role: &[u8] = if context.state.profile.is_replica { b"replica" } else { b"master" };
+    let facts = context.state.profile.standing.facts();
     let out = &mut *context.out;
-    reply::map(out, protocol, 7);
+    reply::map(out, protocol, 7 + usize::from(facts.zone.is_some()));
     reply::bulk(out, b"server");
     reply::bulk(out, b"redis");
     reply::bulk(out, b"version");
@@ -161,7 +162,12 @@ fn greet(context: &mut Context<'_>) {
     reply::bulk(out, b"mode");
     reply::bulk(out, b"standalone");
     reply::bulk(out, b"role");
-    reply::bulk(out, role);
+    let is_primary = matches!(facts.part, Part::Primary(_));
+    reply::bulk(out, if is_primary { b"master" } else { b"replica" });
     reply::bulk(out, b"modules");
     reply::array(out, 0);
+    if let Some(zone) = facts.zone {
+        reply::bulk(out, b"availability_zone");
+        reply::bulk(out, zone.as_bytes());
+    }
 }

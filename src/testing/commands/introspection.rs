@@ -4,6 +4,7 @@ use super::{Context, Outcome, Row, is, row, unknown_subcommand, wrong_arity};
 use crate::testing::keyspace::DATABASES;
 use crate::testing::reply;
 use crate::testing::request::Args;
+use crate::testing::standing::{Facts, Part};
 
 pub(super) const ROWS: &[Row] = &[
     row("command", -1, command),
@@ -34,21 +35,32 @@ fn command(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// A primary without replicas, or a replica of nobody in particular.
+/// `master`, the offset and the replicas; or `slave`, the primary, the state of the link and the offset.
 fn role(context: &mut Context<'_>, _: Args<'_>) -> Outcome {
-    if context.state.profile.is_replica {
-        reply::array(context.out, 5);
-        reply::bulk(context.out, b"slave");
-        reply::bulk(context.out, b"127.0.0.1");
-        reply::int(context.out, 6379);
-        reply::bulk(context.out, b"connected");
-        reply::int(context.out, 0);
-        return Ok(());
+    let facts = context.state.profile.standing.facts();
+    let offset = i64::try_from(facts.offset).unwrap_or(i64::MAX);
+    match facts.part {
+        Part::Primary(replicas) => {
+            reply::array(context.out, 3);
+            reply::bulk(context.out, b"master");
+            reply::int(context.out, offset);
+            reply::array(context.out, replicas.len());
+            for replica in replicas {
+                reply::array(context.out, 3);
+                reply::bulk(context.out, replica.ip().to_string().as_bytes());
+                reply::bulk(context.out, replica.port().to_string().as_bytes());
+                reply::bulk(context.out, offset.to_string().as_bytes());
+            }
+        }
+        Part::Replica { of, linked } => {
+            reply::array(context.out, 5);
+            reply::bulk(context.out, b"slave");
+            reply::bulk(context.out, of.ip().to_string().as_bytes());
+            reply::int(context.out, i64::from(of.port()));
+            reply::bulk(context.out, if linked { b"connected" } else { b"connect" });
+            reply::int(context.out, offset);
+        }
     }
-    reply::array(context.out, 3);
-    reply::bulk(context.out, b"master");
-    reply::int(context.out, 0);
-    reply::array(context.out, 0);
     Ok(())
 }
 
@@ -87,23 +99,46 @@ fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn server(context: &mut Context<'_>) -> String {
     let profile = &context.state.profile;
+    let zone = profile.standing.facts().zone;
+    let zone = zone.map_or(String::new(), |zone| format!("availability_zone:{zone}\r\n"));
     let up_s = context.now_ms.saturating_sub(profile.started_ms) / 1000;
     format!(
         "redis_version:{}\r\nredis_mode:standalone\r\nprocess_id:{}\r\ntcp_port:{}\r\n\
-         uptime_in_seconds:{up_s}\r\n",
+         uptime_in_seconds:{up_s}\r\n{zone}",
         profile.version,
         std::process::id(),
         profile.port,
     )
 }
 
-fn clients(context: &mut Context<'_>) -> String {
-    format!("connected_clients:{}\r\n", context.counters.snapshot().open)
+fn replication(context: &mut Context<'_>) -> String {
+    let Facts { part, offset, .. } = context.state.profile.standing.facts();
+    match part {
+        Part::Primary(replicas) => {
+            let mut lines = format!("role:master\r\nconnected_slaves:{}\r\n", replicas.len());
+            for (at, replica) in replicas.iter().enumerate() {
+                let (ip, port) = (replica.ip(), replica.port());
+                let line =
+                    format!("slave{at}:ip={ip},port={port},state=online,offset={offset},lag=0\r\n");
+                lines.push_str(&line);
+            }
+            lines + &format!("master_repl_offset:{offset}\r\n")
+        }
+        Part::Replica { of, linked } => {
+            let link = if linked { "up" } else { "down" };
+            format!(
+                "role:slave\r\nmaster_host:{}\r\nmaster_port:{}\r\nmaster_link_status:{link}\r\n\
+                 slave_repl_offset:{offset}\r\nslave_read_only:1\r\nconnected_slaves:0\r\n\
+                 master_repl_offset:{offset}\r\n",
+                of.ip(),
+                of.port(),
+            )
+        }
+    }
 }
 
-fn replication(context: &mut Context<'_>) -> String {
-    let role = if context.state.profile.is_replica { "slave" } else { "master" };
-    format!("role:{role}\r\nconnected_slaves:0\r\nmaster_repl_offset:0\r\n")
+fn clients(context: &mut Context<'_>) -> String {
+    format!("connected_clients:{}\r\n", context.counters.snapshot().open)
 }
 
 fn stats(context: &mut Context<'_>) -> String {

@@ -20,6 +20,7 @@ use super::guest::Guest;
 use super::keyspace::{Bytes, DATABASES, Database, Entry, Value};
 use super::reply;
 use super::request::Args;
+use super::standing::Standing;
 use super::stats::Counters;
 use super::tracking::Tracking;
 
@@ -71,11 +72,10 @@ pub(super) struct Profile {
     pub(super) knows_hello: bool,
     /// Refuses `HELLO 3` as a server without RESP3 does.
     pub(super) speaks_resp3: bool,
-    /// Says that it is a replica.
-    pub(super) is_replica: bool,
     pub(super) version: String,
     pub(super) port: u16,
     pub(super) started_ms: u64,
+    pub(super) standing: Standing,
 }
 
 impl Profile {
@@ -108,6 +108,13 @@ pub(super) struct Row {
     arity: i32,
     keys: Keys,
     run: fn(&mut Context<'_>, Args<'_>) -> Outcome,
+}
+
+impl Row {
+    /// Whether it reads the keys that it names.
+    pub(super) fn reads_keys(&self) -> bool {
+        self.keys != Keys::None
+    }
 }
 
 /// Where the keys of a reading command are.
@@ -313,6 +320,9 @@ impl Context<'_> {
         }
         if !self.guest.authenticated && !matches!(row.name, "auth" | "hello" | "quit" | "reset") {
             return Err("NOAUTH Authentication required.".into());
+        }
+        if self.state.profile.standing.refuses(row.name) {
+            return Err("READONLY You can't write against a read only replica.".into());
         }
         self.guest.last_command = row.name;
         if self.state.tracking.is_off() {

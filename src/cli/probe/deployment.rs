@@ -1,0 +1,267 @@
+//! What is probed: the deployment of the URL, or the embedded one.
+
+use super::super::lane::unless_stopped;
+use super::super::pinned::Timer;
+use super::super::target::one_line;
+use super::super::{Failure, remark};
+use super::plan::Plan;
+use hedgerow::command::cursors::ScanOptions;
+use hedgerow::prelude::*;
+use hedgerow::read::ReadFrom;
+use hedgerow::resp::Value;
+use hedgerow::testing::{Delay, Fleet};
+use hedgerow::{Endpoint, LocalClient, LocalContext, Options};
+use hedgerow_runtime::cpu;
+use std::time::Duration;
+
+/// Size of the embedded deployment's values, in bytes.
+pub(crate) const VALUE_SIZE: usize = 256;
+/// Keys of the embedded deployment.
+const EMBEDDED_KEYS: usize = 1_000;
+/// Keys that one step of a scan looks at.
+const SCAN_STEP: u64 = 500;
+/// Steps of a scan after which a deployment has too few strings.
+const SCAN_STEPS: usize = 400;
+
+/// A deployment that is ready to be probed.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    /// Options of a client without hedging.
+    pub(crate) options: Options,
+    /// Runs for as long as this is held.
+    fleet: Option<Fleet>,
+}
+
+impl Deployment {
+    /// The deployment of the plan; an embedded one starts here, on another cpu than `load_cpu` where there
+    /// is one.
+    pub(crate) fn open(plan: &Plan, load_cpu: u32) -> Result<Deployment, Failure> {
+        let Some(url) = &plan.url else { return embedded(plan, load_cpu).map_err(Failure::Failed) };
+        let options = plan.options(url).map_err(|error| Failure::Usage(one_line(&error)))?;
+        if options.replica_endpoints.contains(&options.endpoint) {
+            let line = format!("--replica {}: is the URL's own server", options.endpoint);
+            return Err(Failure::Usage(line));
+        }
+        Ok(Deployment { options, fleet: None })
+    }
+
+    /// The embedded servers.
+    pub(crate) fn fleet(&self) -> Option<&Fleet> {
+        self.fleet.as_ref()
+    }
+
+    /// Its primary's address, without credentials.
+    pub(crate) fn address(&self) -> String {
+        self.options.endpoint.to_string()
+    }
+}
+
+fn embedded(plan: &Plan, load_cpu: u32) -> Result<Deployment, String> {
+    let allowed = cpu::allowed().map_err(|error| format!("no cpus can be told: {error}"))?;
+    let other = allowed.iter().find(|cpu| *cpu != load_cpu);
+    let replicas = if plan.reference { 1 } else { 2 };
+    let fleet = Fleet::builder().replicas(replicas).values(EMBEDDED_KEYS, VALUE_SIZE);
+    let zones = plan.zone.iter().cycle().take(1 + replicas).cloned();
+    let started = fleet.zones(zones).cpu(other.unwrap_or(load_cpu)).start();
+    let fleet = started.map_err(|error| format!("the in-process servers cannot start: {error}"))?;
+    if plan.reference {
+        fleet.delay(Delay::Constant(Duration::from_micros(200)));
+    } else {
+        fleet.misbehave();
+    }
+    let mut options = plan.options(&fleet.url()).map_err(|error| one_line(&error))?;
+    let addresses = fleet.replica_addrs().into_iter();
+    options.replica_endpoints =
+        addresses.map(|at| Endpoint::tcp(at.ip().to_string(), at.port())).collect();
+    let place = match other {
+        Some(cpu) => format!("on cpu {cpu}"),
+        None => format!("on cpu {load_cpu}, which they share with the load"),
+    };
+    let nodes = if replicas == 1 { "a replica" } else { "two replicas" };
+    remark(&format!("no URL given: probing a primary and {nodes} in this process, {place}"));
+    Ok(Deployment { options, fleet: Some(fleet) })
+}
+
+/// Checks that the primary is one and every replica is a linked replica; gives remarks.
+pub(crate) async fn check_roles(
+    local: &LocalContext,
+    options: &Options,
+) -> Result<Vec<String>, String> {
+    let mut remarks = Vec::new();
+    let primary = options.endpoint.clone();
+    let role = role_of(local, options, &primary).await.map_err(|error| named(&primary, &error))?;
+    match role.as_ref().map(Role::word) {
+        None | Some("master") => {}
+        Some(_) => return Err(format!("{primary} is no primary: give the URL of its primary")),
+    }
+    for replica in &options.replica_endpoints {
+        let role = role_of(local, options, replica).await;
+        match role.map_err(|error| format!("--replica {}", named(replica, &error)))? {
+            Some(Role::Replica { linked: false }) => remarks.push(format!(
+                "--replica {replica} has no link to its primary: what it answers may be old"
+            )),
+            None | Some(Role::Replica { .. }) => {}
+            Some(other) => {
+                let word = other.word();
+                let words = "name the replicas of the URL's server";
+                return Err(format!(
+                    "--replica {replica} is no replica (its ROLE is {word}): {words}"
+                ));
+            }
+        }
+    }
+    Ok(remarks)
+}
+
+/// An error with its node's address in front, and nowhere else.
+fn named(endpoint: &Endpoint, error: &str) -> String {
+    let address = endpoint.to_string();
+    format!("{address}: {}", error.replace(&format!(" ({address})"), ""))
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Role {
+    Primary,
+    Replica { linked: bool },
+    Other(String),
+}
+
+impl Role {
+    fn word(&self) -> &str {
+        match self {
+            Role::Primary => "master",
+            Role::Replica { .. } => "slave",
+            Role::Other(word) => word,
+        }
+    }
+
+    fn new(reply: &Value) -> Role {
+        let Value::Array(parts) = reply else { return Role::Other("unknown".into()) };
+        let text = |at: usize| match parts.get(at) {
+            Some(Value::Bulk(text) | Value::Simple(text)) => {
+                String::from_utf8_lossy(text).into_owned()
+            }
+            _ => String::new(),
+        };
+        match text(0).as_str() {
+            "master" => Role::Primary,
+            "slave" => Role::Replica { linked: text(3) == "connected" },
+            word => Role::Other(word.to_string()),
+        }
+    }
+}
+
+/// A node's role; `None` where the user asked to stop.
+async fn role_of(
+    local: &LocalContext,
+    options: &Options,
+    node: &Endpoint,
+) -> Result<Option<Role>, String> {
+    let alone = alone(options, node);
+    let asking = async {
+        let client = local.connect(&alone).await?;
+        client.role().await
+    };
+    match unless_stopped(&Timer(local.clone()), asking).await {
+        Some(reply) => Ok(Some(Role::new(&reply.map_err(|error| one_line(&error))?))),
+        None => Ok(None),
+    }
+}
+
+/// Options of a client of this one node.
+pub(crate) fn alone(options: &Options, node: &Endpoint) -> Options {
+    let mut alone = options.clone();
+    alone.endpoint = node.clone();
+    alone.replica_endpoints.clear();
+    alone.read_from = ReadFrom::Primary.into();
+    alone.hedging = None;
+    alone
+}
+
+/// The keys to read: those of the plan, or a sample; each holds a string. Empty only if the user asked to
+/// stop.
+pub(crate) async fn keys(
+    local: &LocalContext,
+    plan: &Plan,
+    options: &Options,
+) -> Result<Vec<Vec<u8>>, String> {
+    let alone = alone(options, &options.endpoint.clone());
+    let finding = async {
+        let client = local.connect(&alone).await.map_err(|error| one_line(&error))?;
+        if plan.named_keys.is_empty() {
+            sampled(&client, plan.keys as usize).await
+        } else {
+            named_keys(&client, &plan.named_keys).await
+        }
+    };
+    unless_stopped(&Timer(local.clone()), finding).await.unwrap_or(Ok(Vec::new()))
+}
+
+/// The keys of `--key`. A key is told by its place, never by its name.
+async fn named_keys(client: &LocalClient, names: &[String]) -> Result<Vec<Vec<u8>>, String> {
+    for (name, place) in names.iter().zip(1..) {
+        let found = client.key_type(name).await.map_err(|error| one_line(&error))?;
+        match found.as_str() {
+            "string" => {}
+            "none" => return Err(format!("--key number {place}: there is no such key")),
+            other => return Err(format!("--key number {place} holds a {other}, not a string")),
+        }
+    }
+    Ok(names.iter().map(|name| name.as_bytes().to_vec()).collect())
+}
+
+/// Up to `most` keys that hold strings, by SCAN and TYPE.
+async fn sampled(client: &LocalClient, most: usize) -> Result<Vec<Vec<u8>>, String> {
+    let (mut found, mut cursor, mut seen) = (Vec::new(), 0, 0_u64);
+    for _ in 0..SCAN_STEPS {
+        let options = ScanOptions::new().count(SCAN_STEP);
+        let page = client.scan_with::<Vec<u8>>(cursor, options).await;
+        let page = page.map_err(|error| format!("keys cannot be sampled: {}", one_line(&error)))?;
+        seen += page.items.len() as u64;
+        // All at once: they leave in one send.
+        let asked: Vec<_> = page.items.iter().map(|key| client.key_type(key)).collect();
+        for (key, asked) in page.items.iter().zip(asked) {
+            let is_string = asked.await.map_err(|error| one_line(&error))? == "string";
+            if is_string && found.len() < most {
+                found.push(key.clone());
+            }
+        }
+        cursor = page.cursor;
+        if page.is_last() || found.len() >= most {
+            break;
+        }
+    }
+    // A scan may show a key twice.
+    found.sort_unstable();
+    found.dedup();
+    match found.is_empty() {
+        true if seen == 0 => {
+            Err("no keys were found: name some that hold strings with --key".into())
+        }
+        true => Err(format!(
+            "no string keys were found among {seen}: name some that hold strings with --key"
+        )),
+        false => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a primary passes for a replica, or a link that is down for one that is up.
+    #[test]
+    fn roles_are_read_from_replies() {
+        let bulk = |text: &'static str| Value::Bulk(text.into());
+        let reply = |state| {
+            Value::Array(vec![bulk("slave"), bulk("h"), Value::Int(1), bulk(state), Value::Int(0)])
+        };
+        assert_eq!(Role::new(&reply("connected")), Role::Replica { linked: true });
+        assert_eq!(Role::new(&reply("sync")), Role::Replica { linked: false });
+        let primary = Value::Array(vec![bulk("master"), Value::Int(0), Value::Array(vec![])]);
+        assert_eq!(Role::new(&primary), Role::Primary);
+        assert_eq!(Role::new(&Value::Array(vec![bulk("sentinel")])).word(), "sentinel");
+        assert_eq!(Role::new(&Value::Int(1)).word(), "unknown");
+    }
+}

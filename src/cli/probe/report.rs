@@ -1,0 +1,220 @@
+//! A probe's report: what `--json` writes, `replay` reads, and the table and the page show.
+
+use super::super::machine::Machine;
+use super::coded;
+use super::drift::Drift;
+use super::figures::{AdviceFigures, HeatFigures, NodeFigures, PassFigures, WhatIfFigures};
+use super::measure::{Kind, Measured};
+use super::plan::{GOAL_RANK, Plan};
+use super::predict::{self, NodeTimes, Wish};
+use hdrhistogram::Histogram;
+use hedgerow::{Endpoint, Options};
+use hedgerow_runtime::caps::Rung;
+use serde::{Deserialize, Serialize};
+
+/// The form of the JSON report; scripts look at it first.
+pub(crate) const SCHEMA: &str = "hedgerow.probe/1";
+
+/// A check that takes so many times as long as predicted falls short.
+const FALLS_SHORT: f64 = 1.5;
+
+/// A whole report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) schema: String,
+    pub(crate) version: String,
+    /// When it was made, in seconds since 1970.
+    pub(crate) made_at_s: u64,
+    pub(crate) machine: Machine,
+    pub(crate) configuration: Configuration,
+    /// Ended by Ctrl-C: the figures so far.
+    pub(crate) interrupted: bool,
+    /// The primary first.
+    pub(crate) nodes: Vec<NodeFigures>,
+    pub(crate) passes: Vec<PassFigures>,
+    pub(crate) drift: Option<Drift>,
+    /// How the baseline in turns with the check compares with the first one.
+    pub(crate) check_drift: Option<Drift>,
+    pub(crate) what_if: Option<WhatIfFigures>,
+    pub(crate) advice: AdviceFigures,
+    pub(crate) heat: HeatFigures,
+    /// What a reader should know.
+    pub(crate) remarks: Vec<String>,
+}
+
+/// What was asked, in the words of the flags.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Configuration {
+    /// `embedded` or `url`.
+    pub(crate) target: String,
+    pub(crate) read_from: String,
+    pub(crate) zone: Option<String>,
+    pub(crate) rate_per_s: f64,
+    pub(crate) clients: u32,
+    pub(crate) duration_s: f64,
+    pub(crate) blocks: u32,
+    pub(crate) block_s: f64,
+    pub(crate) warmup_s: f64,
+    pub(crate) hedge_delay_us: f64,
+    pub(crate) hedge_budget_percent: u32,
+    pub(crate) hedge_burst: u32,
+    pub(crate) keys: usize,
+    pub(crate) seed: u64,
+    /// The way into the kernel.
+    pub(crate) rung: Option<String>,
+    pub(crate) park: String,
+    /// The cpu that the load ran on.
+    pub(crate) cpu: u32,
+}
+
+/// Where and on what a probe ran.
+#[derive(Clone, Debug)]
+pub(crate) struct Ran<'a> {
+    /// The options of its clients.
+    pub(crate) options: &'a Options,
+    /// The way into the kernel.
+    pub(crate) rung: Option<Rung>,
+    /// The cpu of the load.
+    pub(crate) cpu: u32,
+    /// When it began, in seconds since 1970.
+    pub(crate) at_s: u64,
+}
+
+impl Report {
+    /// The report of what was measured.
+    pub(crate) fn new(plan: &Plan, ran: &Ran<'_>, measured: &Measured) -> Report {
+        let nodes = nodes(&ran.options.endpoint, &ran.options.replica_endpoints);
+        let baselines = || measured.passes.iter().filter(|p| p.kind.is_baseline()).map(|p| &p.book);
+        let times = baselines().map(predict::node_times);
+        let wish = Wish {
+            rank: GOAL_RANK,
+            percent_max: plan.fixed.max_extra_load_percent,
+            burst: plan.fixed.burst,
+            delay: None,
+            seed: plan.seed,
+        };
+        let (what_if, advice) = predict::predict(times, &wish);
+        let drift = match (baselines().next(), baselines().next_back()) {
+            (Some(first), Some(second)) => Drift::new(&first.latency, &second.latency),
+            _ => None,
+        };
+        let at_check = measured.passes.iter().find(|passed| passed.kind == Kind::CheckBaseline);
+        let check_drift = at_check
+            .zip(baselines().next())
+            .and_then(|(then, first)| Drift::new(&first.latency, &then.book.latency));
+        Report {
+            schema: SCHEMA.into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            made_at_s: ran.at_s,
+            machine: Machine::new(),
+            configuration: Configuration::new(plan, ran, measured.keys),
+            interrupted: measured.interrupted,
+            heat: HeatFigures::new(&measured.heat, nodes.len()),
+            nodes,
+            passes: measured.passes.iter().map(PassFigures::new).collect(),
+            drift,
+            check_drift,
+            what_if,
+            advice,
+            remarks: measured.remarks.clone(),
+        }
+    }
+
+    /// Predicts anew from the report's own histograms.
+    pub(crate) fn predict_again(&mut self, wish: &Wish) -> Result<(), String> {
+        let mut passes: Vec<Vec<(Histogram<u64>, bool)>> = Vec::new();
+        for (at, pass) in self.passes.iter().enumerate().filter(|(_, pass)| pass.is_baseline()) {
+            let mut nodes = Vec::new();
+            for (node, answers) in pass.by_node.iter().enumerate() {
+                let times = coded::decode(&answers.hdr);
+                let named = |error| format!("passes[{at}].by_node[{node}].hdr {error}");
+                nodes.push((times.map_err(named)?, answers.is_spare));
+            }
+            passes.push(nodes);
+        }
+        let histograms = passes.iter().map(|nodes| {
+            let nodes = nodes.iter();
+            nodes.map(|(times, is_spare)| NodeTimes { times, is_spare: *is_spare }).collect()
+        });
+        (self.what_if, self.advice) = predict::predict(histograms, wish);
+        Ok(())
+    }
+
+    /// The pass that checked the advice.
+    pub(crate) fn check(&self) -> Option<&PassFigures> {
+        self.passes.iter().find(|pass| pass.name == Kind::Check.name())
+    }
+
+    /// What the check says of the prediction, as a sentence.
+    pub(crate) fn check_text(&self) -> Option<String> {
+        if (self.advice.percentile - 99.0).abs() > 1e-9 {
+            // The check was made for another percentile than the one asked about now.
+            return None;
+        }
+        let (check, predicted) = (self.check()?, self.advice.after_us?);
+        let at_check = self.passes.iter().find(|pass| pass.name == Kind::CheckBaseline.name());
+        let before = at_check.and_then(|pass| pass.latency_us.p99).or(self.advice.before_us)?;
+        let measured = check.latency_us.p99?;
+        let mut text = format!(
+            "checked live: p99 {} (predicted {}; {} without hedges, in turns with the check) for {:.1} % \
+             more reads",
+            us(measured),
+            us(predicted),
+            us(before),
+            check.extra_load_percent()
+        );
+        let disturbed = self.check_drift.as_ref().is_some_and(|drift| !drift.agrees);
+        if disturbed {
+            text.push_str(
+                "; the machine or the deployment changed by then, also without hedges: do not judge by it",
+            );
+        } else if measured > predicted * FALLS_SHORT {
+            text.push_str(
+                "; less than predicted: slow reads come together here, so that the budget runs out or both \
+                 nodes are slow at once (a larger --hedge-burst may help)",
+            );
+        }
+        Some(text)
+    }
+}
+
+/// Microseconds for people.
+pub(crate) fn us(us: f64) -> String {
+    predict::time(std::time::Duration::from_nanos((us * 1e3) as u64))
+}
+
+fn nodes(primary: &Endpoint, replicas: &[Endpoint]) -> Vec<NodeFigures> {
+    let node =
+        |at: &Endpoint, role: &str| NodeFigures { address: at.to_string(), role: role.into() };
+    std::iter::once(node(primary, "primary"))
+        .chain(replicas.iter().map(|replica| node(replica, "replica")))
+        .collect()
+}
+
+impl Configuration {
+    fn new(plan: &Plan, ran: &Ran<'_>, keys: usize) -> Configuration {
+        let hedge_delay_us = match plan.fixed.delay {
+            hedgerow::read::Delay::Fixed(delay) => delay.as_secs_f64() * 1e6,
+            _ => 0.0,
+        };
+        Configuration {
+            target: if plan.url.is_some() { "url" } else { "embedded" }.into(),
+            read_from: plan.read_from.to_string(),
+            zone: plan.zone.clone(),
+            rate_per_s: plan.rate_per_s,
+            clients: plan.clients,
+            duration_s: plan.duration.as_secs_f64(),
+            blocks: plan.blocks,
+            block_s: plan.block().as_secs_f64(),
+            warmup_s: plan.warmup.as_secs_f64(),
+            hedge_delay_us,
+            hedge_budget_percent: plan.fixed.max_extra_load_percent,
+            hedge_burst: plan.fixed.burst,
+            keys,
+            seed: plan.seed,
+            rung: ran.rung.map(|rung| rung.to_string()),
+            park: plan.park.name().into(),
+            cpu: ran.cpu,
+        }
+    }
+}
