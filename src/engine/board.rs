@@ -28,7 +28,7 @@ pub(super) struct Notice {
     /// Where to put what is learnt; the coordinator's own engine learns nothing.
     report: Option<Arc<ArcSwap<Report>>>,
     /// The last report but one, to be written again.
-    spare: Arc<Report>,
+    spare: Option<Arc<Report>>,
     reported: Instant,
     /// Names the call.
     call: usize,
@@ -46,7 +46,7 @@ impl<O: Outside> Engine<O> {
             seen: 0,
             health,
             report,
-            spare: Arc::new(Report::with_room(nodes, Way::CLASSES)),
+            spare: Some(Arc::new(Report::with_room(nodes, Way::CLASSES))),
             reported: self.now,
             call,
         });
@@ -153,11 +153,9 @@ impl<O: Outside> Engine<O> {
         let Some(notice) = &mut self.notice else { return };
         notice.reported = now;
         let Some(cell) = notice.report.clone() else { return };
-        let mut spare = std::mem::take(&mut notice.spare);
         // Memory that a reader still has is left to it.
-        if Arc::get_mut(&mut spare).is_none() {
-            spare = Arc::default();
-        }
+        let unused = notice.spare.take().filter(|spare| Arc::strong_count(spare) == 1);
+        let mut spare = unused.unwrap_or_default();
         if let Some(report) = Arc::get_mut(&mut spare) {
             let nodes = 0..self.topology.nodes().count();
             report.pings.clear();
@@ -169,7 +167,7 @@ impl<O: Outside> Engine<O> {
             spare = cell.swap(spare);
         }
         if let Some(notice) = &mut self.notice {
-            notice.spare = spare;
+            notice.spare = Some(spare);
         }
     }
 
