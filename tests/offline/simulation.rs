@@ -3,6 +3,7 @@
 mod books;
 mod clock;
 mod golden;
+mod hedges;
 mod races;
 mod reads;
 mod replicas;

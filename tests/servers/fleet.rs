@@ -29,7 +29,11 @@ impl Fleet {
     /// As [`Fleet::start`], each server with a line of configuration of its own, the primary first.
     pub(crate) async fn of<P: Placement>(place: &P, flavor: Flavor, lines: &[&str]) -> Fleet {
         let server = |line: &&str| quick(flavor).line(line).start();
-        let mut servers: Vec<Server> = lines.iter().map(server).collect();
+        Fleet::formed(place, lines.iter().map(server).collect()).await
+    }
+
+    /// A fleet of these servers, the primary first.
+    pub(crate) async fn formed<P: Placement>(place: &P, mut servers: Vec<Server>) -> Fleet {
         let fleet = Fleet { primary: servers.remove(0), replicas: servers };
         for replica in &fleet.replicas {
             fleet.follow(replica);
@@ -96,7 +100,7 @@ impl Fleet {
 }
 
 /// A server whose replication begins at once.
-fn quick(flavor: Flavor) -> Builder {
+pub(crate) fn quick(flavor: Flavor) -> Builder {
     Server::builder(flavor).line("repl-diskless-sync-delay 0").line("repl-timeout 3600")
 }
 

@@ -4,11 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use hedgerow::config::Secret;
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
-use hedgerow::{Error, ErrorKind};
+use hedgerow::{Endpoint, Error, ErrorKind};
 
-use crate::fleet::{Fleet, INTERVAL, PROTOCOLS, SETTLED, gets, is_linked};
+use crate::fleet::{Fleet, INTERVAL, PROTOCOLS, SETTLED, gets, is_linked, quick};
 use crate::placement::{Client, Placement, on_every_placement, until};
 use crate::server::Flavor;
 
@@ -272,6 +273,27 @@ async fn staleness_is_bounded<P: Placement>(place: P) {
     }
 }
 
+/// Fails if replicas by a Unix socket or an IPv6 address, with a password, a database
+/// and several connections, do not all serve, or serve another database's value.
+async fn every_road_leads_to_a_replica<P: Placement>(place: P) {
+    let server = || quick(Flavor::Valkey91).password("secret").line("masterauth secret").start();
+    let fleet = Fleet::formed(&place, vec![server(), server(), server()]).await;
+    let mut options = fleet.options(ReadFrom::Replica);
+    let [first, second] = [&fleet.replicas[0], &fleet.replicas[1]];
+    let port = second.address().port();
+    options.replica_endpoints = vec![Endpoint::unix(first.socket()), Endpoint::tcp("::1", port)];
+    (options.password, options.database) = (Some(Secret::new("secret")), 3);
+    options.connections = 3;
+    let client = fleet.client(&place, &options).await;
+    client.set("k", "of three").await.expect("a write");
+    fleet.in_step(&place).await;
+    place.pause(SETTLED).await;
+    let reads = fleet.reads_of(&client, 60).await;
+    assert!(reads[0] == 0 && reads[1] >= 20 && reads[2] >= 20, "{reads:?}");
+    let value: Option<String> = client.get("k").await.expect("a read");
+    assert_eq!(value.as_deref(), Some("of three"));
+}
+
 async fn until_ok<P: Placement>(place: &P, client: &P::Client) {
     while client.get_within("k", SETTLED).await.is_err() {
         place.pause(INTERVAL / 10).await;
@@ -308,5 +330,6 @@ on_every_placement! {
     a_killed_replica_is_not_missed,
     the_own_zone_comes_first,
     staleness_is_bounded,
+    every_road_leads_to_a_replica,
     a_node_that_stands_still_is_left_alone,
 }

@@ -300,3 +300,219 @@ fn zero_does_not_wait_for_a_silent_replica() {
         assert!(took < 10 * MS, "{took:?}");
     });
 }
+
+/// Fails if a read waits for a replica that was lost and does not finish its set-up.
+#[test]
+fn a_replica_that_failed_is_not_waited_for() {
+    let fleet = Fleet::new(1);
+    let silent = Rc::new(Cell::new(false));
+    let is_silent = silent.clone();
+    fleet.replicas[0].on_request(move |_: &Asked<'_>| match is_silent.get() {
+        true => after(60_000),
+        false => Reaction::Serve,
+    });
+    let replica = fleet.replicas[0].clone();
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let before = replica.connections();
+        silent.set(true);
+        replica.cut();
+        // It connects again meanwhile.
+        pass(&core, 600 * MS).await;
+        assert!(replica.connections() > before);
+        let begun = core.now();
+        get(&client).await.expect_err("no replica");
+        assert!(core.now().since(begun) < MS, "{:?}", core.now().since(begun));
+    });
+}
+
+/// Fails if the only node whose PING is known is measured again, so that reads have to wait for it.
+#[test]
+fn the_only_measured_node_is_not_measured_again() {
+    let fleet = Fleet::new(1);
+    fleet.replicas[0].on_request(|asked: &Asked<'_>| match asked.args[0] {
+        b"PING" => after(60_000),
+        _ => Reaction::Serve,
+    });
+    fleet.run(fleet.options(ReadFrom::Nearest), async |core, client| {
+        for _ in 0..80 {
+            get(&client).await.expect("an answer");
+            pass(&core, 100 * MS).await;
+        }
+    });
+    assert_eq!(fleet.primary.count("PING"), 1);
+}
+
+/// Fails if a replica that does not say any more what it is goes on serving reads.
+#[test]
+fn a_role_holds_for_two_intervals() {
+    let fleet = Fleet::new(1);
+    let silent = Rc::new(Cell::new(false));
+    let is_silent = silent.clone();
+    fleet.replicas[0].on_request(move |asked: &Asked<'_>| match asked.args[0] {
+        b"ROLE" if is_silent.get() => after(60_000),
+        _ => Reaction::Serve,
+    });
+    fleet.run(fleet.options(ReadFrom::ReplicaPreferred), async move |core, client| {
+        silent.set(true);
+        pass(&core, 2_500 * MS).await;
+        for _ in 0..10 {
+            get(&client).await.expect("an answer");
+        }
+    });
+    assert_eq!(fleet.gets(), [10, 0]);
+}
+
+/// Fails if a bound on staleness is kept by where the primary was once, or by what it was asked on a
+/// connection that is gone.
+#[test]
+fn the_primary_is_asked_again() {
+    let fleet = Fleet::new(1);
+    let asked = Rc::new(Cell::new(0));
+    let count = asked.clone();
+    // The second answer never comes.
+    fleet.primary.on_request(move |asked: &Asked<'_>| match asked.args[0] {
+        b"ROLE" => {
+            count.set(count.get() + 1);
+            if count.get() == 2 { after(60_000) } else { Reaction::Serve }
+        }
+        _ => Reaction::Serve,
+    });
+    let primary = fleet.primary.clone();
+    let from = ReadFrom::ReplicaPreferred.behind_at_most(100);
+    let mut options = fleet.options(ReadFrom::ReplicaPreferred);
+    options.read_from = from;
+    fleet.run(options, async move |core, client| {
+        let _ = get(&client).await;
+        pass(&core, 1_500 * MS).await;
+        primary.cut();
+        pass(&core, 1_000 * MS).await;
+        let _ = get(&client).await;
+        pass(&core, 1_500 * MS).await;
+        primary.set_offset(10_000);
+        pass(&core, 1_500 * MS).await;
+        let before = primary.count("GET");
+        get(&client).await.expect("an answer");
+        assert_eq!(primary.count("GET"), before + 1);
+    });
+    assert!(asked.get() > 2);
+}
+
+/// Fails if PINGs whose connections were lost keep the places of others.
+#[test]
+fn a_lost_ping_gives_its_place_back() {
+    let fleet = Fleet::new(1);
+    let silent = Rc::new(Cell::new(true));
+    let is_silent = silent.clone();
+    fleet.replicas[0].on_request(move |asked: &Asked<'_>| match asked.args[0] {
+        b"PING" if is_silent.get() => after(60_000),
+        _ => Reaction::Serve,
+    });
+    let replica = fleet.replicas[0].clone();
+    fleet.run(fleet.options(ReadFrom::Nearest), async move |core, client| {
+        for _ in 0..6 {
+            get(&client).await.expect("from the primary");
+            pass(&core, 50 * MS).await;
+            replica.cut();
+            pass(&core, 2_000 * MS).await;
+        }
+        silent.set(false);
+        let before = replica.count("PING");
+        get(&client).await.expect("an answer");
+        pass(&core, 50 * MS).await;
+        assert_eq!(replica.count("PING"), before + 1);
+    });
+}
+
+/// Fails if what was learnt of a connection, by PING or by reads, is believed of the next one.
+#[test]
+fn a_new_connection_starts_unknown() {
+    let fleet = Fleet::new(1);
+    fleet.primary.set_duration(MS);
+    fleet.replicas[0].set_duration(50 * MS);
+    let replica = fleet.replicas[0].clone();
+    fleet.run(fleet.options(ReadFrom::Quickest), async move |core, client| {
+        let nearest = client.read_from(ReadFrom::Nearest).expect("a view");
+        pass(&core, 200 * MS).await;
+        for _ in 0..30 {
+            get(&client).await.expect("an answer");
+            get(&nearest).await.expect("an answer");
+        }
+        replica.set_duration(Duration::from_micros(10));
+        replica.cut();
+        pass(&core, 600 * MS).await;
+        assert_eq!(client.nodes()[1].latency, None);
+        assert_eq!(client.nodes()[1].connections, 1, "{:?}", client.nodes());
+        let before = replica.count("GET");
+        for _ in 0..20 {
+            get(&client).await.expect("an answer");
+        }
+        let of_it = replica.count("GET") - before;
+        assert!(of_it >= 15, "{of_it} of 20 reads");
+        get(&nearest).await.expect("an answer");
+        pass(&core, 10 * MS).await;
+        assert!(client.nodes()[1].latency < Some(5 * MS), "{:?}", client.nodes()[1].latency);
+    });
+}
+
+/// Fails if a replica that has lost its primary, by its own word, is not asked about its link at once.
+#[test]
+fn masterdown_is_looked_into() {
+    let fleet = Fleet::new(1);
+    does(&fleet.replicas[0], [Reaction::Answer(b"-MASTERDOWN x\r\n".to_vec())]);
+    let replica = fleet.replicas[0].clone();
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        pass(&core, 100 * MS).await;
+        let before = replica.count("ROLE");
+        get(&client).await.expect_err("it serves no old data");
+        pass(&core, 10 * MS).await;
+        assert!(replica.count("ROLE") > before);
+    });
+}
+
+/// Fails if a read that was given room on a connection that is lost before it could use it
+/// waits although another replica has room.
+#[test]
+fn room_that_is_lost_is_looked_for_elsewhere() {
+    let fleet = Fleet::new(2);
+    // Both answer at the same moment, and one is gone with its answer.
+    fleet.replicas.iter().for_each(|replica| replica.set_duration(10 * MS));
+    does(&fleet.replicas[0], [Reaction::ServeAndClose]);
+    let mut options = fleet.options(ReadFrom::Replica);
+    options.in_flight_max = 1;
+    options.replica_refresh_interval = Duration::from_secs(60);
+    let took = fleet.run(options, async |core, client| {
+        pass(&core, 200 * MS).await;
+        let begun = core.now();
+        let reads: Vec<_> = (0..3)
+            .map(|_| {
+                let client = client.clone();
+                core.spawn(async move { get(&client).await })
+            })
+            .collect();
+        for read in reads {
+            read.await.expect("its end").expect("an answer");
+        }
+        core.now().since(begun)
+    });
+    assert!(took < 50 * MS, "{took:?}");
+}
+
+/// Fails if very many replicas do not take turns, or if any policy is at a loss with them.
+#[test]
+fn sixty_replicas_take_turns() {
+    let fleet = Fleet::new(60);
+    let mut options = fleet.options(ReadFrom::Replica);
+    options.hedging = Some(hedging(5 * MS));
+    fleet.run(options, async |_, client| {
+        for _ in 0..600 {
+            get(&client).await.expect("an answer");
+        }
+        for policy in [ReadFrom::Nearest, ReadFrom::Quickest] {
+            let view = client.read_from(policy).expect("a view");
+            for _ in 0..100 {
+                get(&view).await.expect("an answer");
+            }
+        }
+    });
+    assert!(fleet.gets()[1..].iter().all(|gets| *gets >= 10), "{:?}", fleet.gets());
+}

@@ -1,0 +1,236 @@
+//! When a second copy is sent, and what becomes of a copy that is not needed any more.
+
+use std::time::Duration;
+
+use hedgerow::Options;
+use hedgerow::prelude::*;
+use hedgerow::read::{Delay, Hedging, ReadFrom};
+use hedgerow::testing::{Asked, ModelServer, Reaction};
+
+use super::clock::{pass, unless};
+use super::reads::{Fleet, after, does, get, hedging};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// How a hedged GET of `k` ends that was queued behind what its node does not read.
+#[derive(Clone, Copy)]
+enum End {
+    OriginalWins,
+    GivenUp,
+    TimeIsOver,
+}
+
+/// How many copies of it that node is sent, once it reads again.
+fn sent_late(end: End, moved: bool) -> usize {
+    let fleet = Fleet::new(1);
+    fleet.primary.set_value("k", "v");
+    does(&fleet.primary, [after(30)]);
+    fleet.replicas[0].on_request(|asked: &Asked<'_>| match asked.args {
+        [b"GET", b"pause"] => Reaction::Pause(200 * MS),
+        _ => Reaction::Serve,
+    });
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.hedging = Some(hedging(10 * MS));
+    let replica = fleet.replicas[0].clone();
+    fleet.run(options, async move |core, client| {
+        let strict = client.read_from(ReadFrom::Replica).expect("a view");
+        let _: Option<String> = strict.get("pause").await.expect("an answer");
+        let full = core.spawn({
+            let strict = strict.clone();
+            async move { strict.get::<Option<String>>("x".repeat(8 << 20)).await }
+        });
+        pass(&core, 5 * MS).await;
+        // What is cut out before it moves the copy's place.
+        let dropped = core.spawn({
+            let (core, key) = (core.clone(), if moved { "y".repeat(5_000) } else { "y".into() });
+            async move { unless(pass(&core, 15 * MS), strict.get::<()>(key)).await }
+        });
+        pass(&core, MS).await;
+        match end {
+            End::OriginalWins => assert!(get(&client).await.expect("a value").is_some()),
+            End::GivenUp => _ = unless(pass(&core, 25 * MS), get(&client)).await,
+            End::TimeIsOver => _ = client.get::<()>("k").timeout(25 * MS).await,
+        }
+        assert_eq!(client.hedges().sent, 1);
+        dropped.await.expect("its end");
+        let _ = full.await.expect("its end");
+        pass(&core, 300 * MS).await;
+        replica.seen().iter().filter(|seen| seen.key == b"k").count()
+    })
+}
+
+/// Fails if a copy that nobody needs any more is sent after all, although it was still queued
+/// when its race ended: won by the original, given up, or out of time.
+#[test]
+fn a_copy_that_is_queued_is_taken_back() {
+    for end in [End::OriginalWins, End::GivenUp, End::TimeIsOver] {
+        for moved in [false, true] {
+            assert_eq!(sent_late(end, moved), 0, "{} {moved}", end as u8);
+        }
+    }
+}
+
+/// Fails if a hedge that lost counts as a margin by which one won, or not as a cost.
+#[test]
+fn a_lost_hedge_has_no_margin() {
+    let fleet = Fleet::new(1);
+    does(&fleet.primary, [after(50)]);
+    does(&fleet.replicas[0], [after(80)]);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.hedging = Some(hedging(20 * MS));
+    let ledger = fleet.run(options, async |core, client| {
+        get(&client).await.expect("a value");
+        pass(&core, 200 * MS).await;
+        client.hedges()
+    });
+    assert_eq!((ledger.sent, ledger.lost, ledger.margins.count()), (1, 1, 0));
+    assert_eq!(ledger.wasted_time.as_millis(), 80);
+}
+
+/// Fails if of two reads that wait the second is hedged only when something else is due.
+#[test]
+fn each_read_has_its_own_delay() {
+    let fleet = Fleet::new(1);
+    does(&fleet.primary, [after(0), after(0), after(300), after(300)]);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    let mut two = hedging(20 * MS);
+    two.burst = 2;
+    options.hedging = Some(two);
+    let took = fleet.run(options, async |core, client| {
+        for _ in 0..2 {
+            get(&client).await.expect("an answer");
+        }
+        let timed = |core: hedgerow::LocalContext, client: hedgerow::LocalClient| async move {
+            let begun = core.now();
+            get(&client).await.expect("an answer");
+            core.now().since(begun).as_millis()
+        };
+        let first = core.spawn(timed(core.clone(), client.clone()));
+        pass(&core, 5 * MS).await;
+        let second = core.spawn(timed(core.clone(), client.clone()));
+        [first.await.expect("its end"), second.await.expect("its end")]
+    });
+    assert_eq!(took, [20, 20]);
+}
+
+/// Fails if a read that had to wait for room is not hedged, or not after its delay.
+#[test]
+fn a_read_that_waited_for_room_is_hedged() {
+    let fleet = Fleet::new(2);
+    for replica in &fleet.replicas {
+        does(replica, [after(20), after(100)]);
+    }
+    let mut options = fleet.options(ReadFrom::Replica);
+    options.in_flight_max = 1;
+    let mut often = hedging(30 * MS);
+    often.burst = 3;
+    options.hedging = Some(often);
+    let took = fleet.run(options, async |core, client| {
+        let busy: Vec<_> = (0..2)
+            .map(|_| {
+                let client = client.clone();
+                core.spawn(async move { get(&client).await })
+            })
+            .collect();
+        pass(&core, MS).await;
+        let begun = core.now();
+        get(&client).await.expect("an answer");
+        let took = core.now().since(begun).as_millis();
+        for read in busy {
+            read.await.expect("its end").expect("an answer");
+        }
+        (took, client.hedges().sent)
+    });
+    assert_eq!(took.1, 1, "after {} ms", took.0);
+}
+
+/// A primary whose reads all take so long, but for those that a test lists.
+fn takes(server: &ModelServer, usual: u32, lrange: u32, stalls: &'static [usize]) {
+    let mut count = 0;
+    server.on_request(move |asked: &Asked<'_>| match asked.args[0] {
+        b"GET" | b"LRANGE" => {
+            count += 1;
+            let ms = match asked.args[0] {
+                _ if stalls.contains(&count) => 300,
+                b"GET" => usual,
+                _ => lrange,
+            };
+            Reaction::AnswerAfter(ms * MS, b"*0\r\n".to_vec())
+        }
+        _ => Reaction::Serve,
+    });
+}
+
+fn adaptive(mut options: Options, percent: u32, burst: u32) -> Options {
+    let mut hedging = Hedging::default();
+    hedging.delay = Delay::adaptive();
+    (hedging.max_extra_load_percent, hedging.burst) = (percent, burst);
+    hedging.storm_guard = false;
+    options.hedging = Some(hedging);
+    options
+}
+
+/// Fails if a read whose delay is short waits for the delay of a slower sort of read that
+/// began before it.
+#[test]
+fn a_short_delay_waits_for_no_long_one() {
+    let fleet = Fleet::new(1);
+    takes(&fleet.primary, 1, 60, &[601, 602]);
+    let options = adaptive(fleet.options(ReadFrom::PrimaryPreferred), 50, 10);
+    let took = fleet.run(options, async |core, client| {
+        for _ in 0..300 {
+            let _ = client.lrange::<Vec<String>>("l", 0, 1).await;
+            let _ = get(&client).await;
+        }
+        let slow = core.spawn({
+            let client = client.clone();
+            async move { client.lrange::<Vec<String>>("l", 0, 1).await }
+        });
+        pass(&core, MS / 10).await;
+        let begun = core.now();
+        let _ = get(&client).await;
+        let took = core.now().since(begun);
+        let _ = slow.await.expect("its end");
+        (took, client.hedges().sent)
+    });
+    assert!(took.1 >= 1 && took.0 < 20 * MS, "{took:?}");
+}
+
+/// Fails if a late read that found no credit does not ask again once others have earned it.
+#[test]
+fn a_late_read_asks_again_for_credit() {
+    let fleet = Fleet::new(1);
+    takes(&fleet.primary, 1, 1, &[201, 202]);
+    let options = adaptive(fleet.options(ReadFrom::PrimaryPreferred), 10, 1);
+    let took = fleet.run(options, async |core, client| {
+        for _ in 0..200 {
+            let _: Vec<String> = client.command("GET").arg("k").send().await.expect("a list");
+        }
+        let late: Vec<_> = (0..2)
+            .map(|_| {
+                let (core, client) = (core.clone(), client.clone());
+                let of_core = core.clone();
+                of_core.spawn(async move {
+                    let begun = core.now();
+                    let _ = get(&client).await;
+                    core.now().since(begun)
+                })
+            })
+            .collect();
+        pass(&core, 20 * MS).await;
+        // They are behind the two on their connection, and so late as well, but earn what a hedge costs.
+        let earn: Vec<_> = (0..15)
+            .map(|_| {
+                let client = client.clone();
+                core.spawn(async move { get(&client).await })
+            })
+            .collect();
+        let mut took = Vec::new();
+        for late in late {
+            took.push(late.await.expect("its end"));
+        }
+        drop(earn);
+        took
+    });
+    assert!(took.iter().all(|took| *took < 150 * MS), "{took:?}");
+}
