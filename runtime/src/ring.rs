@@ -8,7 +8,8 @@
 //!    short (`MSG_WAITALL` makes that a failure) or failed posts its result and does end the wait,
 //!    for nothing else might come before the rest is out.
 //! 2. One absolute `TIMEOUT` op stands for the armed instant. It is never cancelled: an earlier
-//!    instant moves it, a later one lets it fire early. A turn therefore programs no timer.
+//!    instant moves it; a later one lets it fire early, unless it is much later and something is
+//!    submitted anyway. A turn therefore programs no timer.
 //! 3. `GETEVENTS` goes with every enter, or deferred task work would not run.
 //! 4. `EBUSY`, `EAGAIN` and `EINTR` are back-pressure: collect, then go on.
 
@@ -31,6 +32,8 @@ const GETEVENTS: u32 = 1;
 /// How much earlier than wanted the timer fires, since a parked thread takes 20 to 45 us to run again:
 /// what is left it spends turning. In nanoseconds.
 const WAKE_NS: u64 = 20_000;
+/// A timeout that stands so much too early is moved; in nanoseconds.
+const PUT_OFF_NS: u64 = 200_000;
 /// `IOU_PBUF_RING_INC`.
 const PBUF_RING_INC: u16 = 2;
 /// The smallest ring that is tried when locked memory is short.
@@ -176,9 +179,14 @@ impl Ring {
         self.push(&entry);
     }
 
-    /// Brings the standing timeout to the wanted instant if that is earlier.
+    /// Brings the standing timeout to the wanted instant if that is earlier. If it is much later the
+    /// timeout is moved along with what is submitted anyway: a wake for nothing costs more.
     fn place_timer(&mut self) {
-        if self.timer.wanted >= self.timer.standing {
+        let Timer { wanted, standing, .. } = self.timer;
+        let puts_off = wanted != Instant::NEVER
+            && wanted.as_nanos() > standing.as_nanos().saturating_add(PUT_OFF_NS)
+            && !self.ring.submission().is_empty();
+        if wanted >= standing && !puts_off {
             return;
         }
         let at = self.timer.wanted.as_nanos().saturating_sub(WAKE_NS);
@@ -188,6 +196,7 @@ impl Ring {
         let entry = if self.timer.standing == Instant::NEVER {
             opcode::Timeout::new(spec).flags(TimeoutFlags::ABS).build().user_data(TIMER.0)
         } else {
+            // One that fires meanwhile answers ENOENT, which leaves none standing.
             opcode::TimeoutUpdate::new(TIMER.0, spec)
                 .flags(TimeoutFlags::ABS)
                 .build()

@@ -119,6 +119,17 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// Reads were answered: what is armed may be the end of a delay that nobody waits for any more. Where
+    /// more than half of it is over it is put off, so that no placement is woken for nothing.
+    #[inline]
+    pub(super) fn put_off_hedges(&mut self, now: Instant) {
+        let Some(newest) = self.races.newest_due() else { return };
+        let armed = self.deadlines.armed;
+        if armed < newest && armed - now < (newest - now) / 2 {
+            self.rearm();
+        }
+    }
+
     /// Ends what is overdue, and begins what is due, at `now`.
     pub fn handle_deadline(&mut self, now: Instant) {
         self.now = now;

@@ -183,6 +183,12 @@ impl Races {
         self.due.back().map_or(Instant::NEVER, |(end, _)| *end).min(self.again.next())
     }
 
+    /// The end of the delay of the read that was armed last, if there is one on the list.
+    #[inline]
+    pub(super) fn newest_due(&self) -> Option<Instant> {
+        self.due.back().map(|(end, _)| *end)
+    }
+
     /// Takes the reads whose delay has passed at `now`; the flag says which asked before.
     pub(super) fn take_due(&mut self, now: Instant, due: &mut Vec<(CellId, bool)>) {
         while let Some((_, id)) = self.due.front().filter(|(end, _)| *end <= now) {

@@ -93,6 +93,7 @@ impl<O: Outside> Engine<O> {
             link.heard = true;
             self.counters.replies += replies;
             self.settle_races();
+            self.put_off_hedges(now);
             self.admit(now);
         }
         consumed
