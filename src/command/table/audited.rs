@@ -134,7 +134,7 @@ pub(super) static AUDITS: [Audit; super::generated::ROWS.len()] = [
     audit("DEL", WriteLastWins, Primary),
     audit("DELIFEQ", WriteChecked, Primary),
     audit("DISCARD", Never, Primary).state(),
-    audit("DUMP", ReadOnly, Replica),
+    audit("DUMP", ReadOnly, Hedge),
     audit("ECHO", Always, Primary),
     audit("EVAL", Never, Primary),
     audit("EVALSHA", Never, Primary),

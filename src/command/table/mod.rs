@@ -269,14 +269,28 @@ mod tests {
                 assert!(flags.contains(Flags::READONLY.union(Flags::REPLICA_READ)), "{name}");
                 let never = Flags::BLOCKING.union(Flags::CONTAINER).union(Flags::CURSOR);
                 assert!(!flags.intersects(never) && !name.ends_with("SCAN"), "{name}");
-                // A time to live differs from call to call, but it is no pick.
-                assert!(!flags.contains(Flags::RANDOM) || name.ends_with("TTL"), "{name}");
+                // A time to live differs from call to call, a dump from server to server: neither is a pick.
+                let differs = name.ends_with("TTL") || name == "DUMP";
+                assert!(!flags.contains(Flags::RANDOM) || differs, "{name}");
                 assert!(!spec.row().keys.is_empty(), "{name} has no key");
             }
             if flags.contains(Flags::WRITE) {
                 assert!(!flags.intersects(Flags::REPLICA_READ.union(Flags::HEDGEABLE)), "{name}");
                 assert!(spec.audit().category > Category::ReadOnly, "{name}");
             }
+        }
+    }
+
+    /// R-271, R-273. Fails if one of the reads that the document and our audit name is not hedgeable.
+    #[test]
+    fn the_audited_reads_are_hedgeable() {
+        let names = "GET MGET STRLEN GETRANGE GETBIT BITCOUNT BITPOS TTL PTTL EXPIRETIME PEXPIRETIME EXISTS \
+                     TYPE DUMP LCS HGET HMGET HGETALL HLEN LINDEX LRANGE LLEN SISMEMBER SMEMBERS SINTER \
+                     SUNION SDIFF ZSCORE ZRANGE ZRANK ZINTER ZUNION ZDIFF GEOPOS GEODIST GEOSEARCH \
+                     GEORADIUS_RO GEORADIUSBYMEMBER_RO XRANGE XREVRANGE XLEN";
+        for name in names.split_whitespace() {
+            let spec = Spec::find(name).unwrap_or_else(|| panic!("{name} is not in the table"));
+            assert!(spec.flags().contains(Flags::HEDGEABLE), "{name}");
         }
     }
 

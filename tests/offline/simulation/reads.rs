@@ -777,3 +777,54 @@ fn replicas_that_cannot_be_set() {
         assert_eq!(error.kind(), ErrorKind::Config);
     });
 }
+
+/// Fails if TOUCH goes to a replica, or MEMORY USAGE not to the node that the policy chooses.
+#[test]
+fn touch_stays_and_memory_usage_goes() {
+    let fleet = Fleet::new(1);
+    fleet.run(fleet.options(ReadFrom::Replica), async |_, client| {
+        // The model knows neither; what counts is who was asked.
+        let _ = client.command("TOUCH").arg("k").send::<i64>().await;
+        let _ = client.command("MEMORY USAGE").arg("k").send::<i64>().await;
+    });
+    let replica = &fleet.replicas[0];
+    assert_eq!([fleet.primary.count("TOUCH"), replica.count("TOUCH")], [1, 0]);
+    assert_eq!([fleet.primary.count("MEMORY"), replica.count("MEMORY")], [0, 1]);
+}
+
+/// Fails if PINGs pile up behind one that is not answered, with no command timeout to end it.
+#[test]
+fn no_ping_waits_behind_another() {
+    let fleet = Fleet::new(1);
+    fleet.primary.on_request(|asked: &Asked<'_>| match asked.args[0] {
+        b"PING" => after(60_000),
+        _ => Reaction::Serve,
+    });
+    let mut options = fleet.options(ReadFrom::Nearest);
+    options.command_timeout = None;
+    fleet.run(options, async |core, client| {
+        for _ in 0..100 {
+            get(&client).await.expect("from the replica");
+            pass(&core, 200 * MS).await;
+        }
+    });
+    assert_eq!(fleet.primary.count("PING"), 1);
+    assert_eq!(fleet.gets(), [0, 100]);
+}
+
+/// Fails if an unlinked replica serves reads of Nearest because it is the quickest.
+#[test]
+fn a_link_counts_before_latency() {
+    let fleet = Fleet::new(2);
+    fleet.replicas[0].set_linked(false);
+    fleet.primary.set_duration(3 * MS);
+    fleet.replicas[1].set_duration(2 * MS);
+    fleet.run(fleet.options(ReadFrom::Nearest), async |core, client| {
+        for _ in 0..50 {
+            get(&client).await.expect("an answer");
+            pass(&core, 10 * MS).await;
+        }
+    });
+    let gets = fleet.gets();
+    assert!(gets[1] == 0 && gets[2] > 40, "{gets:?}");
+}
