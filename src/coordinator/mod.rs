@@ -82,17 +82,18 @@ impl Nodes {
     fn end(&mut self, index: NodeIndex, now: Instant, reply: Option<RoleReply>, next: Instant) {
         *self.due(index) = Some(next);
         let health = self.health.node_mut(index);
-        let ping = health.ping;
+        let (ping, offset) = (health.ping, health.offset);
         *health = match reply {
             Some(reply) => NodeHealth {
                 checked: Some(now),
                 role: reply.role,
                 linked: reply.linked,
-                offset: reply.offset,
+                // One that is cut off tells none: it is where it was.
+                offset: reply.offset.or(offset),
                 ping,
             },
             // Not known is not the same as gone: cores go by their own connections.
-            None => NodeHealth { ping, ..NodeHealth::default() },
+            None => NodeHealth { ping, offset, ..NodeHealth::default() },
         };
     }
 }

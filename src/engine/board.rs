@@ -194,7 +194,8 @@ impl<O: Outside> Engine<O> {
         if link.check.at.is_none() || said.checked <= link.check.at {
             return link.check;
         }
-        Check { at: said.checked, linked: said.linked, offset: said.offset, ..link.check }
+        let offset = said.offset.or(link.check.offset);
+        Check { at: said.checked, linked: said.linked, offset, ..link.check }
     }
 
     /// Whether the coordinator asks nodes for their role, so that this need not.
