@@ -1,5 +1,7 @@
 //! Pinned cores, each with its own ring, buffers and timers. Knows no protocol.
 
+#![warn(missing_docs)]
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("a task's waker is one 64-bit word: this crate needs a 64-bit target");
 

@@ -124,7 +124,9 @@ impl<O: Outside> Engine<O> {
                 link.state = LinkState::Closed;
                 link.timer = Instant::NEVER;
             }
-            (LinkState::Closed, false) if self.replicas_started => self.connect(now, at),
+            (LinkState::Closed | LinkState::Failed(_), false) if self.replicas_started => {
+                self.connect(now, at)
+            }
             (LinkState::Down, false) if self.replicas_started && link.attempts == 0 => {
                 self.connect(now, at);
             }

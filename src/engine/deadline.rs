@@ -69,6 +69,13 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// The clock as it is, where a placement's `now` may be behind: what is measured in less than that needs
+    /// it.
+    #[inline]
+    pub(super) fn exact(&self, now: Instant) -> Instant {
+        if O::BEHIND_NS > 0 { self.out.clock(now) } else { now }
+    }
+
     /// Sees to it that the request ends at `deadline` at the latest.
     #[inline]
     pub(super) fn watch(&mut self, id: CellId, now: Instant, deadline: Instant) {

@@ -79,12 +79,11 @@ impl<O: Outside> Engine<O> {
 
     /// Queues the second copy of a read of which [`Found::Hedge`](super::Found) was said.
     pub(crate) fn queue_hedge(&mut self, now: Instant, id: CellId, command: &Encoded<'_>) {
-        let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
+        let now = self.exact(now);
         let Some((way, node)) = self.armed(id) else { return };
         let granted = self.cells.get(id).and_then(|cell| cell.watch?.granted);
         let chosen = match granted.filter(|peer| self.links[peer.0 as usize].is_ready()) {
             Some(peer) => Chosen::Link(peer),
-            // It went away meanwhile.
             None => self.choose(now, &way, Some(node)),
         };
         let Some(cell) = self.cells.get(id) else { return };

@@ -51,7 +51,7 @@ impl<O: Outside> Engine<O> {
         deadline: Instant,
         waker: Waker,
     ) -> Submitted {
-        let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
+        let now = self.exact(now);
         if self.queues.is_empty(way.queue()) && deadline > now {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
@@ -207,7 +207,7 @@ impl<O: Outside> Engine<O> {
         if wait_is_over {
             self.set_deadline(id, now, own_deadline);
         }
-        let now = if O::BEHIND_NS > 0 { self.out.clock(now) } else { now };
+        let now = self.exact(now);
         !way.is_primary() && self.begin(id, &way, at, now)
     }
 
