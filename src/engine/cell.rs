@@ -62,7 +62,24 @@ pub(super) struct Cell<K> {
 /// There is one copy of the request.
 pub(super) const NO_RACE: u32 = u32::MAX;
 
+/// Where a request was when it ended before its reply.
+#[derive(Clone, Copy)]
+pub(super) struct Stand {
+    pub(super) state: State,
+    pub(super) link: LinkId,
+    pub(super) ordinal: u64,
+    pub(super) way: Way,
+    /// Bytes that it would have taken.
+    pub(super) len: usize,
+}
+
 impl<K> Cell<K> {
+    /// Where it is now.
+    pub(super) fn stand(&self) -> Stand {
+        let (state, link, ordinal) = (self.state, self.link, self.ordinal);
+        Stand { state, link, ordinal, way: self.way(), len: self.when_queued().1 }
+    }
+
     /// The deadline that it has once it is queued, and the bytes that it takes then.
     pub(super) fn when_queued(&self) -> (Instant, usize) {
         match self.held {

@@ -177,11 +177,10 @@ impl<O: Outside> Engine<O> {
     pub(super) fn expire(&mut self, now: Instant, id: CellId, pressure: Pressure) {
         let Some(cell) = self.cells.get(id) else { return };
         let timer = cell.timer.take();
-        let (state, at, ordinal) = (cell.state, cell.link, cell.ordinal);
-        let (_, len) = cell.when_queued();
-        let (way, why, race) = (cell.way(), cell.why(), cell.race);
+        let (stood, why, race) = (cell.stand(), cell.why(), cell.race);
+        let (state, at) = (stood.state, stood.link);
         let stage = match state {
-            State::InFlight => self.links[at.0 as usize].stage(ordinal),
+            State::InFlight => self.links[at.0 as usize].stage(stood.ordinal),
             State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,
             State::Waiting | State::Admitted => Stage::Connecting,
             State::Free | State::Answered | State::Done | State::Abandoned => return,
@@ -197,17 +196,7 @@ impl<O: Outside> Engine<O> {
             None => self.timeout_error(now, at, stage, pressure),
         };
         self.fail(id, error);
-        match state {
-            State::Waiting => {
-                self.leave_queue(way, len);
-                self.admit(now);
-            }
-            State::Admitted => {
-                self.links[at.0 as usize].reserved -= 1;
-                self.admit(now);
-            }
-            _ => self.mark_all_dead(now, id, at, ordinal, Some(Outcome::BothFailed)),
-        }
+        self.leave(now, id, stood, Some(Outcome::BothFailed));
     }
 
     pub(super) fn timeout_error(

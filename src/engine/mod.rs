@@ -15,6 +15,7 @@ mod hedge;
 mod life;
 mod link;
 mod log;
+mod outgoing;
 mod outside;
 mod pin;
 mod queue;
