@@ -1,12 +1,18 @@
 //! The whole client under the simulated kernel: random runs with checkers, traps, golden traces.
 
 mod books;
+mod case_16;
 mod clock;
+mod coordinator;
+mod cursors;
+mod fleet;
 mod golden;
 mod hedges;
+mod nearest;
+mod quickest;
 mod races;
 mod reads;
-mod replicas;
+mod roles;
 mod traps;
 mod workload;
 

@@ -8,9 +8,7 @@ use hedgerow::read::{Delay, Hedging, ReadFrom};
 use hedgerow::testing::{Asked, ModelServer, Reaction};
 
 use super::clock::{pass, unless};
-use super::reads::{Fleet, after, does, get, hedging};
-
-const MS: Duration = Duration::from_millis(1);
+use super::fleet::{Fleet, MS, after, always, does, get, hedging};
 
 /// How a hedged GET of `k` ends that was queued behind what its node does not read.
 #[derive(Clone, Copy)]
@@ -233,4 +231,86 @@ fn a_late_read_asks_again_for_credit() {
         took
     });
     assert!(took.iter().all(|took| *took < 150 * MS), "{took:?}");
+}
+
+/// Fails if a strict replica read is hedged onto the primary, or not onto the other replica.
+#[test]
+fn replica_reads_are_hedged_onto_replicas() {
+    for (replicas, hedged) in [(1, 0), (2, 1)] {
+        let fleet = Fleet::new(replicas);
+        fleet.replicas.iter().for_each(|replica| does(replica, [after(100)]));
+        let mut options = fleet.options(ReadFrom::Replica);
+        options.hedging = Some(hedging(5 * MS));
+        let sent = fleet.run(options, async |_, client| {
+            get(&client).await.expect("an answer");
+            client.hedges().sent
+        });
+        assert_eq!(sent, hedged);
+        assert_eq!(fleet.gets()[0], 0);
+    }
+}
+
+/// Fails if 5 % is more than one hedge for 20 eligible reads, or if reads of the primary
+/// alone earn credit.
+#[test]
+fn the_budget_holds() {
+    let fleet = Fleet::new(1);
+    always(&fleet.primary, "GET", after(3));
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    let mut slow = hedging(MS);
+    (slow.max_extra_load_percent, slow.storm_guard) = (5, false);
+    options.hedging = Some(slow);
+    let (before, after) = fleet.run(options, async |_, client| {
+        let primary = client.read_from(ReadFrom::Primary).expect("a view");
+        for _ in 0..100 {
+            get(&primary).await.expect("an answer");
+        }
+        let before = client.hedges();
+        for _ in 0..100 {
+            get(&client).await.expect("an answer");
+        }
+        (before, client.hedges())
+    });
+    assert_eq!((before.reads, before.sent), (0, 0));
+    assert_eq!((after.reads, after.sent), (100, 5));
+}
+
+/// Fails if a copy of a read is missing from the trace, or marked as what it was not.
+#[test]
+fn copies_are_traced() {
+    let fleet = Fleet::new(1);
+    does(&fleet.primary, [after(50)]);
+    does(&fleet.replicas[0], [after(10)]);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.hedging = Some(hedging(20 * MS));
+    let copies = fleet.run(options, async |core, client| {
+        client.trace_reads(10);
+        get(&client).await.expect("an answer");
+        pass(&core, 100 * MS).await;
+        client.take_trace()
+    });
+    let told = copies.0.iter().map(|c| (c.node, c.time.as_millis(), c.is_hedge, c.won));
+    assert_eq!(told.collect::<Vec<_>>(), [(1, 10, true, true), (0, 50, false, false)]);
+    assert_eq!(copies.1, 0);
+}
+
+/// Fails if with an interval of zero, where a hedge's node has to be asked for its role first, no
+/// hedge goes out, or one goes to a node that was not asked.
+#[test]
+fn zero_asks_before_a_hedge() {
+    let fleet = Fleet::new(1);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.replica_refresh_interval = Duration::ZERO;
+    options.hedging = Some(hedging(20 * MS));
+    does(&fleet.primary, [after(300)]);
+    let (took, ledger) = fleet.run(options, async |core, client| {
+        let begun = core.now();
+        get(&client).await.expect("an answer");
+        (core.now().since(begun), client.hedges())
+    });
+    assert_eq!(ledger.sent, 1, "after {took:?}");
+    assert!(took < 25 * MS, "{took:?}");
+    let seen = fleet.replicas[0].seen();
+    let names: Vec<&str> = seen.iter().map(|seen| &seen.name[..]).collect();
+    assert!(names.ends_with(&["ROLE", "GET"]), "{names:?}");
 }

@@ -1,0 +1,111 @@
+//! What one coordinator does for all clients of a deployment.
+
+use std::time::Duration;
+
+use hedgerow::ErrorKind;
+use hedgerow::read::ReadFrom;
+
+use super::clock::pass;
+use super::fleet::{Fleet, MS, get};
+
+/// Fails if a removed replica gets a new read, does not answer what it had accepted, or keeps its
+/// connection; or if an added one serves none.
+#[test]
+fn replicas_come_and_go() {
+    let fleet = Fleet::new(2);
+    let spare = fleet.simulation.replica(&fleet.primary);
+    let (leaves, stays) = (fleet.replicas[0].clone(), fleet.replicas[1].clone());
+    leaves.set_duration(3 * MS);
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let reads: Vec<_> = (0..10)
+            .map(|_| {
+                let client = client.clone();
+                core.spawn(async move { get(&client).await })
+            })
+            .collect();
+        client.set_replicas(vec![stays.endpoint(), spare.endpoint()]).expect("addresses");
+        for read in reads {
+            read.await.expect("no panic").expect("an answer");
+        }
+        pass(&core, 100 * MS).await;
+        let before = leaves.count("GET");
+        for _ in 0..20 {
+            get(&client).await.expect("an answer");
+        }
+        assert_eq!(before, 5);
+        assert_eq!(leaves.count("GET"), before);
+        assert_eq!(spare.count("GET"), 10);
+        let nodes: Vec<_> = client.nodes().into_iter().map(|node| node.endpoint).collect();
+        assert_eq!(nodes[1..], [stays.endpoint(), spare.endpoint()]);
+        // And back again, at its old place.
+        client.set_replicas(vec![leaves.endpoint()]).expect("addresses");
+        pass(&core, 100 * MS).await;
+        get(&client).await.expect("an answer");
+        assert_eq!(leaves.count("GET"), before + 1);
+    });
+}
+
+/// Fails if each connection asks for the role where the coordinator does, or if that asks more than
+/// once an interval.
+#[test]
+fn one_asks_for_all() {
+    let fleet = Fleet::new(1);
+    let mut options = fleet.options(ReadFrom::Replica);
+    options.connections = 8;
+    let replica = fleet.replicas[0].clone();
+    fleet.run(options, async move |core, client| {
+        pass(&core, Duration::from_secs(2)).await;
+        let before = replica.count("ROLE");
+        for _ in 0..100 {
+            get(&client).await.expect("an answer");
+            pass(&core, 100 * MS).await;
+        }
+        let asked = replica.count("ROLE") - before;
+        assert!((9..=11).contains(&asked), "{asked} in 10 s");
+    });
+}
+
+/// C-19. Fails if a client does not rank nodes by the PINGs of another of its deployment before it has
+/// its own, or if the coordinator outlives the last of them.
+#[test]
+fn what_one_client_learns_the_other_knows() {
+    let fleet = Fleet::new(1);
+    fleet.primary.set_duration(3 * MS);
+    let options = fleet.options(ReadFrom::Nearest);
+    let (primary, replica) = (fleet.primary.clone(), fleet.replicas[0].clone());
+    fleet.run(options.clone(), async move |core, client| {
+        for _ in 0..20 {
+            get(&client).await.expect("an answer");
+            pass(&core, 10 * MS).await;
+        }
+        let pings = primary.count("PING") + replica.count("PING");
+        let other = core.connect(&options).await.expect("a connection");
+        pass(&core, 50 * MS).await;
+        let before = replica.count("GET");
+        get(&other).await.expect("an answer");
+        assert_eq!(replica.count("GET"), before + 1);
+        // It measures one of them for itself meanwhile.
+        assert!(primary.count("PING") + replica.count("PING") <= pings + 1);
+        other.close(Duration::ZERO).await;
+        client.close(Duration::ZERO).await;
+        pass(&core, Duration::from_secs(5)).await;
+        let asked = replica.count("ROLE");
+        pass(&core, Duration::from_secs(5)).await;
+        assert_eq!(replica.count("ROLE"), asked);
+    });
+}
+
+/// Fails if a client without replicas takes some, or an address that cannot be right is taken.
+#[test]
+fn replicas_that_cannot_be_set() {
+    let fleet = Fleet::new(1);
+    let alone = fleet.primary.options();
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let twice = vec![client.nodes()[1].endpoint.clone(); 2];
+        let error = client.set_replicas(twice).expect_err("named twice");
+        assert!(error.to_string().contains("named twice"), "{error}");
+        let alone = core.connect(&alone).await.expect("a connection");
+        let error = alone.set_replicas(Vec::new()).expect_err("no coordinator");
+        assert_eq!(error.kind(), ErrorKind::Config);
+    });
+}
