@@ -168,6 +168,18 @@ impl LocalClient {
         self.shared.place.with(|engine, now| engine.nodes(now))
     }
 
+    /// For how long the replicas that it goes by had been published when it took them over; `None` before
+    /// they first changed.
+    pub fn adopted_after(&self) -> Option<Duration> {
+        self.shared.place.look().adopted_after()
+    }
+
+    /// What went wrong while removed or demoted replicas finished what they had accepted: up to 64 distinct
+    /// errors, and how many more there were. Closing the client says the same in the log.
+    pub fn retirement_errors(&self) -> (Vec<Error>, u64) {
+        self.shared.place.look().retired()
+    }
+
     /// The books of its hedged reads.
     pub fn hedges(&self) -> Ledger {
         self.shared.place.look().hedges()

@@ -107,7 +107,7 @@ fn take_hints(board: &Board, nodes: &RefCell<Nodes>, now: Instant) {
                 }
             }
             Hint::Replicas(endpoints) => {
-                board.publish_topology(board.topology().with_replicas(&endpoints));
+                board.publish_topology(board.topology().with_replicas(now, &endpoints));
             }
         }
     }

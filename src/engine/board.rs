@@ -30,6 +30,10 @@ pub(super) struct Notice {
     /// The last report but one, to be written again.
     spare: Option<Arc<Report>>,
     reported: Instant,
+    /// A publication is being taken over: what that leads to looks at no newer one.
+    adopting: bool,
+    /// For how long the last topology had been out when it was taken over.
+    adopted_after: Option<Duration>,
     /// Names the call.
     call: usize,
 }
@@ -48,6 +52,8 @@ impl<O: Outside> Engine<O> {
             report,
             spare: Some(Arc::new(Report::with_room(nodes, Way::CLASSES))),
             reported: self.now,
+            adopting: false,
+            adopted_after: None,
             call,
         });
     }
@@ -57,12 +63,12 @@ impl<O: Outside> Engine<O> {
         self.notice.as_ref().filter(|notice| notice.report.is_some()).map(|notice| &notice.board)
     }
 
-    /// Takes over what was published since the last look; once a turn, so that no command sees two
-    /// epochs: it is chosen and queued within one call.
+    /// Takes over what was published since the last look: once a turn, and after a node's error. No command
+    /// sees two epochs, since it is chosen and queued within one call.
     #[inline]
     pub(crate) fn look_at_board(&mut self, now: Instant) {
         let Some(notice) = &self.notice else { return };
-        if notice.board.epoch() != notice.seen {
+        if notice.board.epoch() != notice.seen && !notice.adopting {
             self.adopt(now);
         }
         if self.notice.as_ref().is_some_and(|notice| now.since(notice.reported) >= REPORT_EVERY) {
@@ -75,10 +81,12 @@ impl<O: Outside> Engine<O> {
         let Some(notice) = &mut self.notice else { return };
         // Read first: what is published meanwhile is looked at the next time.
         notice.seen = notice.board.epoch();
+        notice.adopting = true;
         notice.health = notice.board.health();
         let (board, health) = (notice.board.clone(), notice.health.clone());
         let topology = board.topology();
         if topology.epoch() > self.topology.epoch() {
+            notice.adopted_after = Some(self.out.clock(now).since(topology.published()));
             let old = std::mem::replace(&mut self.topology, topology.clone());
             board.give_back(old);
             self.take_topology(now, &topology);
@@ -87,6 +95,14 @@ impl<O: Outside> Engine<O> {
         self.route_epoch += 1;
         self.admit(now);
         self.rearm();
+        if let Some(notice) = &mut self.notice {
+            notice.adopting = false;
+        }
+    }
+
+    /// For how long the topology that it goes by had been out when it was taken over; `None` for the first.
+    pub(crate) fn adopted_after(&self) -> Option<Duration> {
+        self.notice.as_ref()?.adopted_after
     }
 
     fn take_topology(&mut self, now: Instant, topology: &Topology) {

@@ -240,6 +240,10 @@ impl<O: Outside> Engine<O> {
 
     fn drop_connection(&mut self, now: Instant, at: LinkId, error: Error, permanent: bool) {
         let link = &mut self.links[at.0 as usize];
+        let is_cut_short = matches!(link.state, LinkState::Draining(_));
+        if is_cut_short && !link.connection.in_flight.is_empty() {
+            self.retired.add(&error);
+        }
         let proven = link.heard
             || (link.is_ready() && link.up_since.is_some_and(|t| now.since(t) >= PROVEN_AFTER));
         if proven {
@@ -282,15 +286,14 @@ impl<O: Outside> Engine<O> {
         if was_ready {
             self.hint(at);
         }
-        if self.links[at.0 as usize].role == Role::Replica {
-            return self.admit(now);
-        }
-        if !self.was_up {
+        if self.links[at.0 as usize].role == Role::Primary && !self.was_up {
             // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());
             self.wake_starters();
         }
-        // Those that wait may have to go elsewhere, or have nothing to wait for any more.
+        // What the coordinator knows by now may say where else to go. Those that wait may have to, or have
+        // nothing to wait for any more.
+        self.look_at_board(now);
         self.admit(now);
     }
 
@@ -412,6 +415,10 @@ impl<O: Outside> Engine<O> {
         }
         self.wake_starters();
         self.leave_board();
+        let (errors, more) = self.retired.told();
+        if !errors.is_empty() {
+            self.out.log(Line::retired(errors, more));
+        }
         for waker in self.observers.end() {
             self.out.wake(waker);
         }

@@ -3,6 +3,7 @@
 
 use super::{Class, ConnectionState, StateChange};
 use crate::connection::Spoken;
+use crate::error::Error;
 use crate::read::Weather;
 
 /// What is to be said, after the engine was let go.
@@ -17,6 +18,8 @@ enum What {
     Spoken(Spoken),
     /// What the storm guard says of hedging.
     Weather(Weather),
+    /// What went wrong while retired connections finished, and how often besides.
+    Retired(Vec<Error>, u64),
 }
 
 impl Line {
@@ -32,10 +35,22 @@ impl Line {
         Line(What::Weather(weather))
     }
 
+    pub(super) fn retired(errors: Vec<Error>, more: u64) -> Line {
+        Line(What::Retired(errors, more))
+    }
+
     /// Hands it to the application's subscriber. Nothing may be borrowed or locked.
     pub(crate) fn say(self) {
         match self.0 {
             What::Change { change, class, loud } => say_change(&change, class, loud),
+            What::Retired(errors, more) => {
+                for error in &errors {
+                    tracing::warn!(%error, "a replica was retired before it had answered all");
+                }
+                if more > 0 {
+                    tracing::warn!(more, "and more of these");
+                }
+            }
             What::Weather(Weather::Clear) => tracing::info!("hedging is on again"),
             What::Weather(Weather::Storm { reason, .. }) => {
                 tracing::warn!(%reason, "hedging is off until it helps again");

@@ -21,6 +21,7 @@ mod pin;
 mod queue;
 mod race;
 mod receive;
+mod retired;
 mod seen;
 mod state;
 mod submit;
@@ -54,6 +55,7 @@ use link::{Link, LinkState};
 use pin::Pins;
 use queue::Queues;
 use race::Races;
+use retired::Retired;
 use state::Observers;
 
 /// Spare buffers for pooled bodies.
@@ -141,6 +143,7 @@ pub struct Engine<O: Outside> {
     due_hedges: Vec<(CellId, bool)>,
     pins: Pins,
     notice: Option<Notice>,
+    retired: Retired,
     /// PINGs that are not answered.
     pings: usize,
     replicas_started: bool,
@@ -208,6 +211,7 @@ impl<O: Outside> Engine<O> {
             due_hedges: Vec::new(),
             pins: Pins::default(),
             notice: None,
+            retired: Retired::default(),
             pings: 0,
             replicas_started: false,
             tracks_lag: false,
@@ -274,6 +278,11 @@ impl<O: Outside> Engine<O> {
             }
         };
         self.topology.nodes().filter(|(_, node)| !node.is_removed).map(seen).collect()
+    }
+
+    /// What went wrong while connections of replicas finished what they had accepted.
+    pub(crate) fn retired(&self) -> (Vec<Error>, u64) {
+        self.retired.told()
     }
 
     /// The scan is over.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hedgerow_runtime::time::Instant;
+
 use crate::config::{Endpoint, Options};
 
 /// A node's index: stable over the epochs of a client, so that a core's table of connections
@@ -45,6 +47,8 @@ impl Node {
 #[derive(Clone, Debug)]
 pub struct Topology {
     epoch: u64,
+    /// When it was published; the beginning of time for the first.
+    published: Instant,
     nodes: Vec<Node>,
 }
 
@@ -53,12 +57,13 @@ impl Topology {
     pub fn standalone(profile: Arc<Options>) -> Topology {
         let replicas = profile.replica_endpoints.iter().map(|at| Node::replica(&profile, at));
         let primary = Node { profile: profile.clone(), role: Role::Primary, is_removed: false };
-        Topology { epoch: 1, nodes: std::iter::once(primary).chain(replicas).collect() }
+        let nodes = std::iter::once(primary).chain(replicas).collect();
+        Topology { epoch: 1, published: Instant::ZERO, nodes }
     }
 
-    /// The next snapshot, with these replicas: those that stay keep their indices, others are removed, new
-    /// ones are added at the end.
-    pub(crate) fn with_replicas(&self, endpoints: &[Endpoint]) -> Topology {
+    /// The next snapshot, as of `now`, with these replicas: those that stay keep their indices, others are
+    /// removed, new ones are added at the end.
+    pub(crate) fn with_replicas(&self, now: Instant, endpoints: &[Endpoint]) -> Topology {
         let mut nodes = self.nodes.clone();
         for node in nodes.iter_mut().filter(|node| node.role == Role::Replica) {
             node.is_removed = !endpoints.contains(&node.profile.endpoint);
@@ -68,12 +73,17 @@ impl Topology {
         let new: Vec<_> =
             of.iter().flat_map(|of| new.clone().map(|at| Node::replica(of, at))).collect();
         nodes.extend(new);
-        Topology { epoch: self.epoch + 1, nodes }
+        Topology { epoch: self.epoch + 1, published: now, nodes }
     }
 
     /// Its number; later snapshots have higher ones.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// When it was published.
+    pub fn published(&self) -> Instant {
+        self.published
     }
 
     /// The node, if this snapshot knows it.

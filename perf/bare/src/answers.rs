@@ -249,7 +249,9 @@ fn other(verb: &[u8], words: &[&[u8]], resp3: &mut bool) -> Vec<u8> {
             format!("${}\r\n{text}\r\n", text.len()).into_bytes()
         }
         // As a replica that has all: reads may go to it by another name.
-        b"ROLE" => b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:1\r\n$9\r\nconnected\r\n:1\r\n".to_vec(),
+        b"ROLE" => {
+            b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:1\r\n$9\r\nconnected\r\n:1\r\n".to_vec()
+        }
         b"COMMAND" => b"*0\r\n".to_vec(),
         b"CONFIG" if *resp3 => b"%0\r\n".to_vec(),
         b"CONFIG" => b"*0\r\n".to_vec(),

@@ -1,12 +1,15 @@
 //! What one coordinator does for all clients of a deployment.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use hedgerow::ErrorKind;
+use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
+use hedgerow::testing::Reaction;
 
 use super::clock::pass;
-use super::fleet::{Fleet, MS, get};
+use super::fleet::{Fleet, MS, does, get};
 
 /// Fails if a removed replica gets a new read, does not answer what it had accepted, or keeps its
 /// connection; or if an added one serves none.
@@ -108,4 +111,64 @@ fn replicas_that_cannot_be_set() {
         let error = alone.set_replicas(Vec::new()).expect_err("no coordinator");
         assert_eq!(error.kind(), ErrorKind::Config);
     });
+}
+
+/// R-229; trap 21. Fails if a read is chosen by one epoch of the topology and queued by another: if it
+/// reaches a replica that its client did not know any more when it sent it.
+#[test]
+fn no_read_mixes_two_epochs() {
+    let fleet = Fleet::new(4);
+    let servers = fleet.replicas.clone();
+    servers.iter().for_each(|server| server.set_duration(3 * MS));
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let mut rng = fastrand::Rng::with_seed(21);
+        let (mut forbidden, mut changes) = (Vec::new(), 0);
+        for round in 0..2_000 {
+            if round % 10 == 0 {
+                // At least one of them.
+                let stays = rng.usize(..4);
+                let kept = servers.iter().enumerate().filter(|(at, _)| *at == stays || rng.bool());
+                let next = kept.map(|(_, server)| server.endpoint()).collect();
+                client.set_replicas(next).expect("addresses");
+            }
+            // Nothing comes between the look and the first poll of the read.
+            let nodes: Vec<_> = client.nodes().into_iter().map(|node| node.endpoint).collect();
+            let key = format!("k:{round}");
+            let gone = servers.iter().enumerate().filter(|(_, s)| !nodes.contains(&s.endpoint()));
+            forbidden.extend(gone.map(|(at, _)| (at, key.clone().into_bytes())));
+            let _ = client.get::<Option<String>>(key).timeout(20 * MS).await;
+            let after = client.nodes().into_iter().map(|node| node.endpoint);
+            changes += usize::from(!after.eq(nodes));
+            pass(&core, Duration::from_micros(rng.u64(..5_000))).await;
+        }
+        assert!(changes > 20, "{changes} changes while a read was under way");
+        for (at, server) in servers.iter().enumerate() {
+            let seen: HashSet<_> =
+                server.seen().into_iter().filter(|s| s.name == "GET").map(|s| s.key).collect();
+            let wrong = forbidden.iter().find(|(of, key)| *of == at && seen.contains(key));
+            assert_eq!(wrong, None);
+        }
+    });
+}
+
+/// Fails if a removed replica that breaks off before it answered what it had accepted is not told of.
+#[test]
+fn broken_drains_are_told() {
+    let fleet = Fleet::new(2);
+    let leaves = fleet.replicas[0].clone();
+    does(&leaves, [Reaction::CloseAfter(300 * MS)]);
+    let stays = vec![fleet.replicas[1].endpoint()];
+    let (errors, more) = fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let reads = [0, 1].map(|_| {
+            let client = client.clone();
+            core.spawn(async move { get(&client).await })
+        });
+        client.set_replicas(stays).expect("addresses");
+        for read in reads {
+            let _ = read.await.expect("no panic");
+        }
+        client.retirement_errors()
+    });
+    assert_eq!((errors.len(), more), (1, 0));
+    assert_eq!(errors[0].node(), Some(&leaves.endpoint()));
 }
