@@ -6,17 +6,20 @@
 //! promise is made only while a reply is due; the reader (after its bytes) and the deadline sweep
 //! keep it too, so a request that is never polled again stalls nobody.
 
-use std::io::{self, IoSlice};
-use std::ops::Range;
+mod out;
+mod received;
+mod wire;
+
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
+use hedgerow_runtime::Progress;
 use hedgerow_runtime::time::Instant;
-use hedgerow_runtime::{Batch, Progress};
 use rustix::fd::OwnedFd;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -30,171 +33,12 @@ use super::boards;
 use super::stream::{ReadHalf, WriteHalf, connect};
 use crate::client::request::Place;
 use crate::config::{Endpoint, Keepalive, Options};
-use crate::engine::{Engine, Line, LinkId, Outside, Pressure, Received};
+use crate::engine::{Engine, Line, LinkId, Received};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::topology::{Board, Topology};
-
-/// Room for one read, and the size of a receive buffer.
-const READ_MIN: usize = 16 << 10;
-const READ_BUFFER: usize = 64 << 10;
-/// A frame's announced rest reserves at most this much before it has come.
-const READ_AHEAD: usize = 4 << 20;
-/// Parts that one send gathers.
-const PARTS_MAX: usize = 64;
-
-/// Received bytes of a hosted connection. They are only frozen (made shareable) when a reply keeps
-/// a part of them.
-pub(crate) struct HostRx {
-    bytes: Chunk,
-    capacity: usize,
-}
-
-enum Chunk {
-    Open(BytesMut),
-    Frozen(Bytes),
-}
-
-impl Received for HostRx {
-    type Kept = Bytes;
-    const POOLED: bool = false;
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        match &self.bytes {
-            Chunk::Open(bytes) => bytes,
-            Chunk::Frozen(bytes) => bytes,
-        }
-    }
-
-    fn keep(&mut self, range: Range<usize>) -> Bytes {
-        if range.len() < self.capacity / 4 {
-            return Bytes::copy_from_slice(&self.bytes()[range]);
-        }
-        if let Chunk::Open(bytes) = &mut self.bytes {
-            self.bytes = Chunk::Frozen(std::mem::take(bytes).freeze());
-        }
-        match &self.bytes {
-            Chunk::Frozen(bytes) => bytes.slice(range),
-            Chunk::Open(bytes) => Bytes::copy_from_slice(&bytes[range]),
-        }
-    }
-
-    fn count_copy(&mut self, _n: usize) {}
-}
-
-/// The number of a connection of one link. What is asked for is done after the lock, on whichever
-/// thread asked, so every step says which connection it means: a step of an earlier one that comes
-/// late touches nothing.
-type Number = u64;
-
-enum Ask {
-    Connect(LinkId, Number, Endpoint, Instant, Option<Keepalive>),
-    Close(LinkId, Number),
-    Coordinate(Arc<Board>),
-}
-
-/// What the engine asked for under the lock.
-#[derive(Default)]
-pub(crate) struct HostOut {
-    /// Links that have something to send.
-    dirty: Vec<LinkId>,
-    /// The latest connection of each link.
-    connections: Vec<Number>,
-    /// Somebody has promised to send.
-    promised: bool,
-    asks: Vec<Ask>,
-    wakes: Vec<Waker>,
-    lines: Vec<Line>,
-    arm: Option<Instant>,
-    /// How often it was armed.
-    arms: u64,
-}
-
-impl HostOut {
-    /// Whether this is the latest connection of a link.
-    fn is_latest(&self, link: LinkId, number: Number) -> bool {
-        self.connections.get(link.0 as usize) == Some(&number)
-    }
-
-    /// Whether nothing is to be done after the lock but to send.
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        self.asks.is_empty() && self.wakes.is_empty() && self.lines.is_empty() && self.arm.is_none()
-    }
-}
-
-impl Outside for HostOut {
-    type Rx = HostRx;
-    const BEHIND_NS: u64 = Instant::COARSE_BEHIND_NS;
-
-    fn clock(&self, _turn: Instant) -> Instant {
-        Instant::now()
-    }
-
-    fn dirty(&mut self, link: LinkId) {
-        self.dirty.push(link);
-    }
-    fn connect(&mut self, link: LinkId, to: &Endpoint, by: Instant, keepalive: Option<Keepalive>) {
-        let at = link.0 as usize;
-        if at >= self.connections.len() {
-            self.connections.resize(at + 1, 0);
-        }
-        self.connections[at] += 1;
-        self.asks.push(Ask::Connect(link, self.connections[at], to.clone(), by, keepalive));
-    }
-    fn close(&mut self, link: LinkId) {
-        let number = self.connections.get(link.0 as usize).copied().unwrap_or_default();
-        self.asks.push(Ask::Close(link, number));
-    }
-    fn receive(&mut self, _link: LinkId, _on: bool) {}
-    fn arm(&mut self, at: Instant, _fine: bool) {
-        self.arm = Some(at);
-        self.arms += 1;
-    }
-    fn wake(&mut self, waker: Waker) {
-        self.wakes.push(waker);
-    }
-    fn log(&mut self, line: Line) {
-        self.lines.push(line);
-    }
-    fn coordinate(&mut self, board: &Arc<Board>) {
-        self.asks.push(Ask::Coordinate(board.clone()));
-    }
-    fn pressure(&self) -> Pressure {
-        Pressure::default()
-    }
-}
-
-/// The sending side of the present connection.
-#[derive(Default)]
-struct Sender {
-    /// Which connection, and whether it is over already.
-    number: Number,
-    over: bool,
-    half: Option<Arc<WriteHalf>>,
-    batch: Batch,
-    /// Bytes of the batch that are out.
-    out: usize,
-    /// A task waits until the socket takes bytes again.
-    blocked: bool,
-}
-
-impl Sender {
-    /// Whether this connection is over, or was followed by another.
-    fn is_past(&self, number: Number) -> bool {
-        self.number > number || (self.number == number && self.over)
-    }
-}
-
-/// The sockets of one link, one after the other.
-struct Wire {
-    link: LinkId,
-    sender: Mutex<Sender>,
-    /// A flush was asked for while another was under way.
-    again: AtomicBool,
-    /// The reader or the connect under way.
-    tasks: Mutex<Vec<(Number, AbortHandle)>>,
-}
+use out::{Ask, HostOut, Number, Todo};
+use received::{Chunk, HostRx, READ_AHEAD, READ_BUFFER, make_room};
+use wire::{Sender, Wire, write};
 
 /// One engine with its connections.
 struct Lane {
@@ -209,38 +53,10 @@ struct Lane {
     runtime: Handle,
 }
 
+#[inline]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing of a user runs under our locks, so a poisoned one holds no half-made state of theirs.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What is to be done after the lock.
-#[derive(Default)]
-struct Todo {
-    asks: Vec<Ask>,
-    wakes: Vec<Waker>,
-    lines: Vec<Line>,
-    arm: Option<(u64, Instant)>,
-    dirty: bool,
-    /// Somebody has promised to send.
-    promised: bool,
-    closed: bool,
-}
-
-impl Todo {
-    fn take(engine: &mut Engine<HostOut>) -> Todo {
-        let closed = engine.is_closed();
-        let out = engine.out();
-        Todo {
-            closed,
-            asks: std::mem::take(&mut out.asks),
-            wakes: std::mem::take(&mut out.wakes),
-            lines: std::mem::take(&mut out.lines),
-            arm: out.arm.take().map(|at| (out.arms, at)),
-            dirty: !out.dirty.is_empty(),
-            promised: out.promised,
-        }
-    }
 }
 
 impl Lane {
@@ -496,68 +312,6 @@ impl Lane {
     }
 }
 
-impl Wire {
-    fn new(link: LinkId) -> Wire {
-        let (sender, again, tasks) = Default::default();
-        Wire { link, sender, again, tasks }
-    }
-
-    fn keep(&self, number: Number, task: AbortHandle) {
-        {
-            let mut tasks = lock(&self.tasks);
-            tasks.retain(|(_, task)| !task.is_finished());
-            tasks.push((number, task));
-        }
-        // It may have been hung up before its task was on the list.
-        let is_past = lock(&self.sender).is_past(number);
-        if is_past {
-            self.abort(number);
-        }
-    }
-
-    fn abort(&self, number: Number) {
-        lock(&self.tasks).retain(|(of, task)| {
-            if *of <= number {
-                task.abort();
-            }
-            *of > number
-        });
-    }
-
-    /// Ends a connection from our side.
-    fn hang_up(&self, number: Number) {
-        self.end_sending(number);
-        self.abort(number);
-    }
-
-    fn end_sending(&self, number: Number) {
-        let mut sender = lock(&self.sender);
-        if !sender.is_past(number) {
-            *sender = Sender { number, over: true, ..Sender::default() };
-        }
-    }
-}
-
-/// Sends from `out` on; returns how much the system took.
-fn write(half: &WriteHalf, batch: &Batch, out: usize) -> io::Result<usize> {
-    let mut skip = out;
-    let mut parts = [IoSlice::new(&[]); PARTS_MAX];
-    let mut count = 0;
-    for part in batch.parts() {
-        if skip >= part.len() {
-            skip -= part.len();
-            continue;
-        }
-        parts[count] = IoSlice::new(&part[skip..]);
-        skip = 0;
-        count += 1;
-        if count == PARTS_MAX {
-            break;
-        }
-    }
-    half.try_write(&parts[..count])
-}
-
 /// Reads one connection to its end.
 async fn read_all(weak: Weak<Lane>, wire: Arc<Wire>, number: Number, mut half: ReadHalf) {
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
@@ -579,14 +333,6 @@ async fn read_all(weak: Weak<Lane>, wire: Arc<Wire>, number: Number, mut half: R
                 engine.handle_closed(now, wire.link, cause);
             }
         });
-    }
-}
-
-/// Room for what is to come: all that a long frame still needs, within reason.
-fn make_room(buffer: &mut BytesMut, need: usize) {
-    let ahead = need.min(READ_AHEAD.max(buffer.len()));
-    if buffer.capacity() - buffer.len() < READ_MIN.max(ahead) {
-        buffer.reserve(READ_BUFFER.max(ahead));
     }
 }
 
