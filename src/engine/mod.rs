@@ -107,6 +107,7 @@ pub struct Counters {
 
 impl Counters {
     /// The sum of two engines' counters.
+    #[cfg(feature = "hosted")]
     pub(crate) fn plus(self, other: Counters) -> Counters {
         Counters {
             commands: self.commands + other.commands,
@@ -296,6 +297,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Whether the system was handed commands on `at` that are not answered yet.
+    #[cfg(feature = "hosted")]
     #[inline]
     pub(crate) fn replies_due(&self, at: LinkId) -> bool {
         let link = self.links.get(at.0 as usize);

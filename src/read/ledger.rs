@@ -75,6 +75,23 @@ impl Ledger {
         (decided > 0).then(|| self.won as f64 * 100.0 / decided as f64)
     }
 
+    /// What was entered after `earlier`, an older state of the same books. (A hedge that was granted but not
+    /// sent is taken out of them again, so a count may be one lower than before: that is none.)
+    pub fn since(&self, earlier: &Ledger) -> Ledger {
+        Ledger {
+            reads: self.reads.saturating_sub(earlier.reads),
+            sent: self.sent.saturating_sub(earlier.sent),
+            won: self.won.saturating_sub(earlier.won),
+            lost: self.lost.saturating_sub(earlier.lost),
+            both_failed: self.both_failed.saturating_sub(earlier.both_failed),
+            without_credit: self.without_credit.saturating_sub(earlier.without_credit),
+            held_back: self.held_back.saturating_sub(earlier.held_back),
+            wasted_bytes: self.wasted_bytes.saturating_sub(earlier.wasted_bytes),
+            wasted_time: self.wasted_time.saturating_sub(earlier.wasted_time),
+            margins: self.margins.since(&earlier.margins),
+        }
+    }
+
     /// Adds another core's books.
     pub fn merge(&mut self, other: &Ledger) {
         self.reads += other.reads;
@@ -130,6 +147,14 @@ impl Margins {
         None
     }
 
+    fn since(&self, earlier: &Margins) -> Margins {
+        let mut counts = self.counts;
+        for (mine, theirs) in counts.iter_mut().zip(earlier.counts) {
+            *mine = mine.saturating_sub(theirs);
+        }
+        Margins { counts }
+    }
+
     fn merge(&mut self, other: &Margins) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine += theirs;
@@ -158,6 +183,11 @@ mod tests {
         assert_eq!((two.reads, two.sent, two.won, two.lost, two.both_failed), (400, 10, 2, 1, 1));
         assert_eq!((two.extra_load_percent(), two.win_percent()), (2.5, Some(50.0)));
         assert_eq!((two.wasted_bytes, two.wasted_time), (100, Duration::from_millis(42)));
+        // What came after a state is what was added to it, margins included.
+        assert_eq!(two.since(&two), Ledger::default());
+        let mut later = two.clone();
+        later.merge(&one);
+        assert_eq!(later.since(&two), one);
         let margin = two.margins.at(0.5).expect("one margin");
         assert_eq!(two.margins.count(), 1);
         assert!(margin.abs_diff(Duration::from_millis(30)) <= Duration::from_micros(7_500));

@@ -309,7 +309,7 @@ impl Runner {
 
     fn passed(self, book: Book) -> Passed {
         let Runner { kind, hedging, clients, before, .. } = self;
-        let ledger = hedging.map(|_| since(books_of(&clients), &before));
+        let ledger = hedging.map(|_| books_of(&clients).since(&before));
         Passed { kind, hedging, book, ledger }
     }
 }
@@ -319,19 +319,4 @@ fn books_of(clients: &[LocalClient]) -> Ledger {
     let mut all = Ledger::default();
     clients.iter().for_each(|client| all.merge(&client.hedges()));
     all
-}
-
-/// What was entered since `before`. Margins are those of the whole time: they cannot be told apart.
-fn since(now: Ledger, before: &Ledger) -> Ledger {
-    let mut ledger = now;
-    ledger.reads -= before.reads;
-    ledger.sent -= before.sent;
-    ledger.won = ledger.won.saturating_sub(before.won);
-    ledger.lost = ledger.lost.saturating_sub(before.lost);
-    ledger.both_failed = ledger.both_failed.saturating_sub(before.both_failed);
-    ledger.without_credit -= before.without_credit;
-    ledger.held_back -= before.held_back;
-    ledger.wasted_bytes -= before.wasted_bytes;
-    ledger.wasted_time = ledger.wasted_time.saturating_sub(before.wasted_time);
-    ledger
 }
