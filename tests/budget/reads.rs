@@ -14,7 +14,8 @@ use crate::place::{on_fleet, rungs};
 
 const WARM: u64 = 300;
 const COUNTED: u64 = 400;
-/// The PINGs of Nearest, one a second for each node, and what was needed for the first time.
+/// The PINGs of Nearest, one a second for each node, and what was needed for the first time: where the
+/// times of answers decide, the first read of a node may come late.
 const ONCE: u64 = 8;
 
 fn armed(options: &mut Options, delay: Duration) {
@@ -62,7 +63,8 @@ fn armed_reads_allocate_nothing() {
             counts
         });
         for (policy, count) in counts {
-            let most = if policy == ReadFrom::Nearest { ONCE } else { 0 };
+            let by_times = matches!(policy, ReadFrom::Nearest | ReadFrom::Quickest);
+            let most = if by_times { ONCE } else { 0 };
             assert!(count <= most, "{rung:?}, {policy}: {count}");
         }
     }
@@ -73,7 +75,7 @@ fn armed_reads_allocate_nothing() {
 #[test]
 fn hedged_reads_allocate_one_list() {
     let set = |options: &mut Options| armed(options, Duration::from_micros(50));
-    let slow = Server::builder().delay(testing::Delay::Constant(Duration::from_micros(400)));
+    let slow = Server::builder().delay(testing::Delay::Constant(Duration::from_millis(1)));
     let (allocated, hedged) = on_fleet(Rung::U2, slow, set, async |_, client| {
         let view = client.read_from(ReadFrom::PrimaryPreferred).expect("a view");
         let (mut before, mut sent) = (0, 0);

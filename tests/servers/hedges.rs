@@ -51,15 +51,15 @@ async fn a_stalled_read_is_answered_by_its_hedge<P: Placement>(place: P) {
             let client = fleet.client(&place, &options).await;
             client.mset([("k", "v"), ("l", "w")]).await.expect("MSET");
             fleet.in_step(&place).await;
+            // A core counts from the beginning of its turn, which all of this up to the read belongs to.
+            let begun = Instant::now();
             let before = client.hedges();
             let (links, asked) = (connections(&fleet.primary, &name), gets(&fleet.primary));
             fleet.primary.pause();
-            let begun = Instant::now();
             let value = get(&client, "k").await.expect("the replica's answer");
             let (took, now) = (begun.elapsed(), client.hedges());
             fleet.primary.resume();
             assert_eq!(value.as_deref(), Some("v"), "{what}");
-            // A core counts from the beginning of its turn, in which this task had already waited.
             assert!(took >= 5 * MS && took < 2_000 * MS, "{what}: {took:?}");
             if let (Some(before), Some(now)) = (&before, now) {
                 assert_eq!((now.sent - before.sent, now.won - before.won), (1, 1), "{what}");
