@@ -9,11 +9,13 @@
 //! - [`Script`] plays exact bytes at exact moments, and records what came.
 //! - [`Simulation`] runs the client itself on a virtual clock, against [`ModelServer`]s and a kernel with
 //!   seeded faults: no socket, no thread, no waiting, and every failure replays from its seed.
+//! - [`ModelCluster`] is a cluster of such models, whose slots move, whose primaries fail over, and whose
+//!   nodes redirect, at the instants that a test says.
 //!
 //! What a server does not know it answers as real ones answer an unknown command. That holds for
-//! transactions, publish and subscribe, blocking commands, scripts, streams and cluster commands. Two
-//! things differ from real servers: a key that expires is told to no tracking connection, and error
-//! replies are not counted by kind in INFO.
+//! transactions, publish and subscribe, blocking commands, scripts, streams and (but for [`ModelCluster`])
+//! cluster commands. Two things differ from real servers: a key that expires is told to no tracking
+//! connection, and error replies are not counted by kind in INFO.
 //!
 //! ```
 //! use hedgerow::testing::{Delay, Server};
@@ -28,6 +30,8 @@
 //! ```
 
 mod clock;
+mod cluster_commands;
+mod cluster_map;
 mod commands;
 mod decimal;
 mod delay;
@@ -37,6 +41,9 @@ mod fleet;
 mod guest;
 mod inbox;
 mod keyspace;
+mod model_cluster;
+mod model_commands;
+mod model_connection;
 mod model_server;
 mod pattern;
 mod peer;
@@ -60,6 +67,8 @@ pub use delay::Delay;
 pub use faults::{Admission, Close, Cut, Faults};
 pub use fleet::{Fleet, FleetBuilder};
 pub use hedgerow_runtime::sim::SimConfig;
+pub use model_cluster::{ClusterView, ModelCluster};
+pub use model_connection::Visitor;
 pub use model_server::{Asked, ModelServer, Reaction, Seen};
 pub use script::{Gate, Script};
 pub use script_server::{Received, ScriptServer, ScriptServerBuilder};

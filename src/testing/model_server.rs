@@ -7,18 +7,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hedgerow_runtime::sim::{ConnId, Peer, PeerOut, SimNet};
+use hedgerow_runtime::sim::{ConnId, SimNet};
 use hedgerow_runtime::time::Instant;
 
-use super::reply::{self, Protocol};
-use super::request::{Parser, Step, number};
+use super::cluster_map::Place;
+use super::model_connection::{Guest, Visitor};
 use super::simulation::Log;
 use crate::config::{Endpoint, Options};
-
-/// How much of a key a record keeps, in bytes.
-const KEY_KEPT: usize = 64;
-/// Between the two parts of a split answer.
-const SPLIT_FOR: Duration = Duration::from_micros(300);
 
 /// What a model server does with one request.
 #[derive(Clone, Debug, Default)]
@@ -86,14 +81,15 @@ pub struct Seen {
 }
 
 /// Values by database and key.
-type Values = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+pub(super) type Values = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
 type Rule = Box<dyn FnMut(&Asked<'_>) -> Reaction>;
 
-/// A server of strings in memory: GET, SET, DEL, INCR, SCAN, ECHO, PING, and what a connection's set-up
-/// asks (HELLO, AUTH, SELECT, CLIENT, ROLE, INFO). It is a primary, or a replica that
-/// [`Simulation::replica`](super::Simulation::replica) made. It records what it read, and misbehaves by a
-/// rule of the test. Clones are the same server.
+/// A server of strings in memory: GET, SET, DEL, UNLINK, INCR, MGET, MSET, EXISTS, TOUCH, SCAN, KEYS,
+/// DBSIZE, FLUSHALL, ECHO, PING, and what a connection's set-up asks (HELLO, AUTH, SELECT, CLIENT, ROLE,
+/// INFO). It is a primary, or a replica that [`Simulation::replica`](super::Simulation::replica) made, or a
+/// node of a [`ModelCluster`](super::ModelCluster). It records what it read, and misbehaves by a rule of
+/// the test. Clones are the same server.
 ///
 /// It runs on the simulation's clock, and belongs to its [`Simulation`](super::Simulation).
 #[derive(Clone)]
@@ -103,39 +99,32 @@ pub struct ModelServer {
     model: Rc<RefCell<Model>>,
 }
 
-struct Model {
-    at: SocketAddr,
-    log: Log,
-    guests: BTreeMap<ConnId, Guest>,
-    connections: u64,
+/// The server itself, as its network sees it.
+pub(super) struct Model {
+    pub(super) at: SocketAddr,
+    pub(super) log: Log,
+    pub(super) guests: BTreeMap<ConnId, Guest>,
+    pub(super) connections: u64,
     /// A replica's are those of its primary.
-    values: Rc<RefCell<Values>>,
-    /// Its link to its primary is up; `None` for a primary.
-    replica: Option<bool>,
+    pub(super) values: Rc<RefCell<Values>>,
+    /// Outside of a cluster: it follows a primary.
+    pub(super) replica: bool,
+    /// A replica's link to its primary is up.
+    pub(super) linked: bool,
+    /// Its place in a cluster.
+    pub(super) place: Option<Place>,
     /// Bytes of the replication stream.
-    offset: u64,
-    zone: Option<String>,
-    password: Option<String>,
-    resp3: bool,
+    pub(super) offset: u64,
+    pub(super) zone: Option<String>,
+    pub(super) password: Option<String>,
+    pub(super) resp3: bool,
     /// How long a request takes.
-    takes: Duration,
-    rule: Option<Rule>,
-    records: bool,
-    seen: Vec<Seen>,
+    pub(super) takes: Duration,
+    pub(super) rule: Option<Rule>,
+    pub(super) records: bool,
+    pub(super) seen: Vec<Seen>,
     /// What was left of connections that ended in the middle of a request.
-    partial: Vec<Vec<u8>>,
-}
-
-struct Guest {
-    number: u64,
-    unread: Vec<u8>,
-    parser: Parser,
-    protocol: Protocol,
-    database: u32,
-    authenticated: bool,
-    asked: u64,
-    /// Ended, or silent for good.
-    over: bool,
+    pub(super) partial: Vec<Vec<u8>>,
 }
 
 impl ModelServer {
@@ -146,7 +135,9 @@ impl ModelServer {
             guests: BTreeMap::new(),
             connections: 0,
             values: Rc::default(),
-            replica: None,
+            replica: false,
+            linked: true,
+            place: None,
             offset: 0,
             zone: None,
             password: None,
@@ -166,18 +157,29 @@ impl ModelServer {
     pub(super) fn follow(&self, primary: &ModelServer) {
         let values = primary.model.borrow().values.clone();
         let mut model = self.model.borrow_mut();
-        (model.values, model.replica) = (values, Some(true));
+        (model.values, model.replica, model.linked) = (values, true, true);
     }
 
-    /// Makes a replica a primary, as a failover does: ROLE says so from now on.
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Makes it a node of a cluster.
+    pub(super) fn join(&self, place: Place) {
+        let mut model = self.model.borrow_mut();
+        model.values = place.values();
+        model.place = Some(place);
+    }
+
+    /// Makes a replica a primary, as a failover does: ROLE says so from now on. In a cluster
+    /// [`ModelCluster::fail_over`](super::ModelCluster::fail_over) does that, and this does nothing.
     pub fn promote(&self) {
-        self.model.borrow_mut().replica = None;
+        self.model.borrow_mut().replica = false;
     }
 
     /// Whether a replica's link to its primary is up, default `true`.
     pub fn set_linked(&self, linked: bool) {
-        let mut model = self.model.borrow_mut();
-        model.replica = model.replica.map(|_| linked);
+        self.model.borrow_mut().linked = linked;
     }
 
     /// Bytes of the replication stream that it has sent, or taken, as ROLE tells; default 0.
@@ -193,6 +195,11 @@ impl ModelServer {
     /// How often a command (in capitals) was read so far, whatever became of it.
     pub fn count(&self, name: &str) -> usize {
         self.model.borrow().seen.iter().filter(|seen| seen.name == name).count()
+    }
+
+    /// A connection of the test's own, without network and time.
+    pub fn visit(&self) -> Visitor {
+        Visitor::new(self.model.clone())
     }
 
     /// Where it listens.
@@ -281,292 +288,5 @@ impl ModelServer {
 impl fmt::Debug for ModelServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ModelServer").field("at", &self.at).finish_non_exhaustive()
-    }
-}
-
-impl Peer for Model {
-    fn on_connect(&mut self, _now: Instant, conn: ConnId, _out: &mut PeerOut) {
-        self.connections += 1;
-        let number = self.connections;
-        self.log.add(format_args!("server {}: connection {number}", self.at.ip()));
-        self.guests.insert(conn, Guest::new(number, self.password.is_none()));
-    }
-
-    fn on_bytes(&mut self, now: Instant, conn: ConnId, bytes: &[u8], out: &mut PeerOut) {
-        let Some(mut guest) = self.guests.remove(&conn) else { return };
-        guest.unread.extend_from_slice(bytes);
-        let mut used = 0;
-        while !guest.over {
-            let unread = &guest.unread[used..];
-            match guest.parser.parse(unread, guest.authenticated) {
-                Step::More(_) => break,
-                Step::Broken(text) => {
-                    let mut answer = Vec::new();
-                    reply::error(&mut answer, &format!("ERR Protocol error: {text}"));
-                    out.send(conn, self.takes, answer);
-                    out.end(conn, self.takes);
-                    guest.over = true;
-                }
-                Step::Request => {
-                    let args = guest.parser.args(unread);
-                    let args: Vec<Vec<u8>> = args.from(0).map(<[u8]>::to_vec).collect();
-                    used += guest.parser.finish();
-                    self.serve(now, conn, &mut guest, &args, out);
-                }
-            }
-        }
-        guest.unread.drain(..used);
-        self.guests.insert(conn, guest);
-    }
-
-    fn on_close(&mut self, _now: Instant, conn: ConnId) {
-        let Some(guest) = self.guests.remove(&conn) else { return };
-        self.log.add(format_args!("server {}: end of connection {}", self.at.ip(), guest.number));
-        if !guest.unread.is_empty() {
-            self.partial.push(guest.unread);
-        }
-    }
-}
-
-impl Guest {
-    fn new(number: u64, authenticated: bool) -> Guest {
-        Guest {
-            number,
-            unread: Vec::new(),
-            parser: Parser::default(),
-            protocol: Protocol::Resp2,
-            database: 0,
-            authenticated,
-            asked: 0,
-            over: false,
-        }
-    }
-}
-
-impl Model {
-    fn serve(
-        &mut self,
-        now: Instant,
-        conn: ConnId,
-        guest: &mut Guest,
-        args: &[Vec<u8>],
-        out: &mut PeerOut,
-    ) {
-        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        let asked = Asked { at: now, connection: guest.number, number: guest.asked, args: &args };
-        guest.asked += 1;
-        let reaction = self.rule.as_mut().map_or(Reaction::Serve, |rule| rule(&asked));
-        let runs = !matches!(
-            reaction,
-            Reaction::Close
-                | Reaction::CloseAfter(_)
-                | Reaction::Answer(_)
-                | Reaction::AnswerAfter(..)
-        );
-        self.record(&asked, runs);
-        let mut answer = Vec::new();
-        if runs {
-            self.run(guest, &args, &mut answer);
-        }
-        let takes = self.takes;
-        match reaction {
-            Reaction::Serve => out.send(conn, takes, answer),
-            Reaction::ServeAfter(more) => out.send(conn, takes + more, answer),
-            Reaction::Answer(bytes) => out.send(conn, takes, bytes),
-            Reaction::AnswerAfter(more, bytes) => out.send(conn, takes + more, bytes),
-            Reaction::CloseAfter(more) => {
-                out.end(conn, takes + more);
-                guest.over = true;
-            }
-            Reaction::Before(bytes) => {
-                out.send(conn, takes, bytes);
-                out.send(conn, takes, answer);
-            }
-            Reaction::Pause(time) => {
-                out.send(conn, takes, answer);
-                out.pause_reading(conn, time);
-            }
-            Reaction::HalfAnswer(n) => {
-                answer.truncate(n.min(answer.len().saturating_sub(1)));
-                out.send(conn, takes, answer);
-                out.end(conn, takes);
-                guest.over = true;
-            }
-            Reaction::SplitAt(n) => {
-                let rest = answer.split_off(n.min(answer.len()));
-                out.send(conn, takes, answer);
-                out.send(conn, takes + SPLIT_FOR, rest);
-            }
-            Reaction::ServeAndClose => {
-                out.send(conn, takes, answer);
-                out.end(conn, takes);
-                guest.over = true;
-            }
-            Reaction::RunAndClose | Reaction::Close => {
-                out.end(conn, takes);
-                guest.over = true;
-            }
-            Reaction::RunAndReset => {
-                out.reset(conn, takes);
-                guest.over = true;
-            }
-            Reaction::Silence => guest.over = true,
-        }
-    }
-
-    fn record(&mut self, asked: &Asked<'_>, ran: bool) {
-        if !self.records {
-            return;
-        }
-        let word = |at: usize| asked.args.get(at).copied().unwrap_or_default();
-        let name = String::from_utf8_lossy(word(0)).to_ascii_uppercase();
-        let key = word(1)[..word(1).len().min(KEY_KEPT)].to_vec();
-        let shown = String::from_utf8_lossy(&key);
-        self.log.add(format_args!(
-            "server {}: {} on connection {}",
-            self.at.ip(),
-            format!("{name} {shown}").trim_end(),
-            asked.connection
-        ));
-        self.seen.push(Seen { at: asked.at, connection: asked.connection, name, key, ran });
-    }
-
-    fn run(&mut self, guest: &mut Guest, args: &[&[u8]], out: &mut Vec<u8>) {
-        let word = |at: usize| args.get(at).copied().unwrap_or_default();
-        let name = word(0).to_ascii_uppercase();
-        if !guest.authenticated && !matches!(&name[..], b"HELLO" | b"AUTH") {
-            return reply::error(out, "NOAUTH Authentication required.");
-        }
-        let at = (guest.database, word(1).to_vec());
-        match (&name[..], args.len()) {
-            (b"HELLO", _) if self.resp3 => self.hello(guest, args, out),
-            (b"AUTH", 2..) => self.authenticate(guest, word(args.len() - 1), out),
-            (b"SELECT", 2) => match number(word(1)).and_then(|n| u32::try_from(n).ok()) {
-                Some(database @ 0..16) => {
-                    guest.database = database;
-                    reply::ok(out);
-                }
-                _ => reply::error(out, "ERR DB index is out of range"),
-            },
-            (b"CLIENT", _) => reply::ok(out),
-            (b"ROLE", 1) => self.role(out),
-            (b"INFO", _) => reply::bulk(out, self.info().as_bytes()),
-            (b"PING", 1) => reply::simple(out, "PONG"),
-            (b"PING" | b"ECHO", 2) => reply::bulk(out, word(1)),
-            (b"GET", 2) => {
-                let values = self.values.borrow();
-                reply::bulk_or_null(out, guest.protocol, values.get(&at).map(Vec::as_slice));
-            }
-            (b"SCAN", 2..) => self.scan(guest.database, number(word(1)).unwrap_or(0), out),
-            (b"SET" | b"DEL" | b"INCR", 2..) if self.replica.is_some() => {
-                reply::error(out, "READONLY You can't write against a read only replica.");
-            }
-            (b"SET", 3) => {
-                self.values.borrow_mut().insert(at, word(2).to_vec());
-                reply::ok(out);
-            }
-            (b"DEL", 2) => {
-                let gone = self.values.borrow_mut().remove(&at).is_some();
-                reply::int(out, i64::from(gone));
-            }
-            (b"INCR", 2) => {
-                let mut values = self.values.borrow_mut();
-                let value = values.get(&at).map_or(Some(0), |v| number(v));
-                match value.map(|value| value.wrapping_add(1)) {
-                    Some(value) => {
-                        values.insert(at, value.to_string().into_bytes());
-                        reply::int(out, value);
-                    }
-                    None => reply::error(out, "ERR value is not an integer or out of range"),
-                }
-            }
-            _ => {
-                let name = String::from_utf8_lossy(word(0));
-                reply::error(out, &format!("ERR unknown command '{name}'"));
-            }
-        }
-    }
-
-    fn role(&self, out: &mut Vec<u8>) {
-        let offset = i64::try_from(self.offset).unwrap_or(i64::MAX);
-        match self.replica {
-            None => {
-                reply::array(out, 3);
-                reply::bulk(out, b"master");
-                reply::int(out, offset);
-                reply::array(out, 0);
-            }
-            Some(linked) => {
-                reply::array(out, 5);
-                reply::bulk(out, b"slave");
-                reply::bulk(out, b"10.0.0.1");
-                reply::int(out, 6379);
-                reply::bulk(out, if linked { b"connected" } else { b"connect" });
-                reply::int(out, offset);
-            }
-        }
-    }
-
-    fn info(&self) -> String {
-        let zone = self.zone.iter().map(|zone| format!("availability_zone:{zone}\r\n"));
-        format!("# Server\r\nredis_version:7.2.4\r\n{}", zone.collect::<String>())
-    }
-
-    /// One key a page; the cursor is how many came before.
-    fn scan(&self, database: u32, cursor: i64, out: &mut Vec<u8>) {
-        let values = self.values.borrow();
-        let at = usize::try_from(cursor).unwrap_or(0);
-        let mut keys = values.keys().filter(|(of, _)| *of == database).skip(at);
-        let key = keys.next();
-        let next = if keys.next().is_some() { at + 1 } else { 0 };
-        reply::array(out, 2);
-        reply::bulk(out, next.to_string().as_bytes());
-        reply::array(out, usize::from(key.is_some()));
-        if let Some((_, key)) = key {
-            reply::bulk(out, key);
-        }
-    }
-
-    fn hello(&mut self, guest: &mut Guest, args: &[&[u8]], out: &mut Vec<u8>) {
-        let protocol = match args.get(1).copied() {
-            None => guest.protocol,
-            Some(b"2") => Protocol::Resp2,
-            Some(b"3") => Protocol::Resp3,
-            Some(_) => return reply::error(out, "NOPROTO unsupported protocol version"),
-        };
-        if let Some(at) = args.iter().position(|w| w.eq_ignore_ascii_case(b"AUTH")) {
-            let mut refused = Vec::new();
-            self.authenticate(guest, args.get(at + 2).copied().unwrap_or_default(), &mut refused);
-            if !guest.authenticated {
-                return out.extend(refused);
-            }
-        }
-        if !guest.authenticated {
-            return reply::error(out, "NOAUTH HELLO must be called with the client authenticated");
-        }
-        guest.protocol = protocol;
-        reply::map(out, protocol, 2 + usize::from(self.zone.is_some()));
-        if let Some(zone) = &self.zone {
-            reply::bulk(out, b"availability_zone");
-            reply::bulk(out, zone.as_bytes());
-        }
-        reply::bulk(out, b"server");
-        reply::bulk(out, b"redis");
-        reply::bulk(out, b"proto");
-        reply::int(out, reply::protocol_number(protocol));
-    }
-
-    fn authenticate(&self, guest: &mut Guest, password: &[u8], out: &mut Vec<u8>) {
-        match &self.password {
-            Some(right) if right.as_bytes() == password => {
-                guest.authenticated = true;
-                reply::ok(out);
-            }
-            Some(_) => {
-                guest.authenticated = false;
-                reply::error(out, "WRONGPASS invalid username-password pair");
-            }
-            None => reply::error(out, "ERR AUTH called without any password configured"),
-        }
     }
 }

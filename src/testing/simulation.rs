@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hedgerow_runtime::sim::{SimConfig, SimNet};
 
+use super::model_cluster::ModelCluster;
 use super::model_server::ModelServer;
 use crate::client::LocalContext;
 use crate::placement::sim::{Ended, Remains, SimCore};
@@ -99,6 +100,14 @@ impl Simulation {
         let server = self.server();
         server.follow(primary);
         server
+    }
+
+    /// A new cluster of so many shards at the next addresses, each with so many replicas. The slots are
+    /// dealt in equal ranges; replicas have their primary's values at once. At least one shard.
+    pub fn cluster(&self, primaries: usize, replicas_each: usize) -> ModelCluster {
+        let primaries = primaries.max(1);
+        let servers = (0..primaries * (1 + replicas_each)).map(|_| self.server()).collect();
+        ModelCluster::new(primaries, replicas_each, servers)
     }
 
     /// The network, for what servers and faults do not say.

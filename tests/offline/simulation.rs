@@ -3,6 +3,7 @@
 mod books;
 mod case_16;
 mod clock;
+mod cluster_model;
 mod coordinator;
 mod cursors;
 mod fleet;

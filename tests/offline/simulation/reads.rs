@@ -177,7 +177,7 @@ fn replicas_are_connected_when_asked_for() {
 fn touch_stays_and_memory_usage_goes() {
     let fleet = Fleet::new(1);
     fleet.run(fleet.options(ReadFrom::Replica), async |_, client| {
-        // The model knows neither; what counts is who was asked.
+        // What counts is who was asked, whatever the model makes of it.
         let _ = client.command("TOUCH").arg("k").send::<i64>().await;
         let _ = client.command("MEMORY USAGE").arg("k").send::<i64>().await;
     });
