@@ -53,7 +53,6 @@ impl Fleet {
 
     /// Waits until all replicas have what was written so far.
     pub(crate) async fn in_step<P: Placement>(&self, place: &P) {
-        let offset = |server: &Server| number_in(&server.tell(&["ROLE"]));
         let is_so = || self.replicas.iter().all(|r| offset(r) >= offset(&self.primary));
         until(place, "the replicas' offset", is_so).await;
     }
@@ -106,9 +105,24 @@ pub(crate) fn quick(flavor: Flavor) -> Builder {
 
 /// How many GETs a server has run.
 pub(crate) fn gets(server: &Server) -> u64 {
+    commands(server, "get")
+}
+
+/// How many of a command, in small letters, a server has run.
+pub(crate) fn commands(server: &Server, name: &str) -> u64 {
     let seen = server.tell(&["INFO", "commandstats"]);
-    let line = seen.lines().find_map(|line| line.strip_prefix("cmdstat_get:calls="));
+    let head = format!("cmdstat_{name}:calls=");
+    let line = seen.lines().find_map(|line| line.strip_prefix(&head));
     line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or_default()
+}
+
+/// The connections of a client under test that a server has, by their numbers.
+pub(crate) fn connections(server: &Server, name: &str) -> Vec<String> {
+    let list = server.tell(&["CLIENT", "LIST"]);
+    let mine = list.lines().filter(|line| line.contains(&format!(" name={name} ")));
+    let number =
+        |line: &str| line.split_whitespace().find(|w| w.starts_with("id=")).map(str::to_owned);
+    mine.filter_map(number).collect()
 }
 
 /// Whether a replica's link to its primary is up.
@@ -116,8 +130,9 @@ pub(crate) fn is_linked(replica: &Server) -> bool {
     replica.tell(&["ROLE"]).contains("\r\nconnected\r\n")
 }
 
-/// The replication offset in an answer to ROLE: the second of a primary, the last of a replica.
-fn number_in(role: &str) -> i64 {
+/// The replication offset in a server's answer to ROLE: the second of a primary, the last of a replica.
+pub(crate) fn offset(server: &Server) -> i64 {
+    let role = server.tell(&["ROLE"]);
     let is_primary = role.contains("\r\nmaster\r\n");
     let mut numbers = role.lines().filter_map(|line| line.strip_prefix(':'));
     let found = if is_primary { numbers.next() } else { numbers.next_back() };

@@ -7,9 +7,9 @@ use hedgerow::prelude::*;
 use hedgerow::read::{Delay, Hedging, ReadFrom};
 use hedgerow::{Error, Options};
 
-use crate::fleet::{Fleet, PROTOCOLS, gets};
+use crate::fleet::{Fleet, PROTOCOLS, connections, gets};
 use crate::placement::{Client, Placement, on_every_placement, until};
-use crate::server::{Flavor, Server};
+use crate::server::Flavor;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -22,15 +22,6 @@ fn hedged(mut options: Options, delay: Duration, percent: u32) -> Options {
 }
 
 const NAME: &str = "reader";
-
-/// The connections of a client under test that a server has, by their numbers.
-fn connections(server: &Server, name: &str) -> Vec<String> {
-    let list = server.tell(&["CLIENT", "LIST"]);
-    let mine = list.lines().filter(|line| line.contains(&format!(" name={name} ")));
-    let number =
-        |line: &str| line.split_whitespace().find(|w| w.starts_with("id=")).map(str::to_owned);
-    mine.filter_map(number).collect()
-}
 
 async fn get<C: Client>(client: &C, key: &str) -> Result<Option<String>, Error> {
     client.get_within(key, 5_000 * MS).await

@@ -1,5 +1,7 @@
 //! What only real servers can prove. `tests/run` (or `tests/servers/fetch`) puts them in place.
 
+mod cluster_fleet;
+mod cluster_formed;
 mod command_table;
 mod cursors;
 mod fleet;

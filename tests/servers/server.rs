@@ -163,8 +163,13 @@ impl Server {
     /// One command over a connection of its own, as the default user; gives the reply's raw bytes
     /// as text. For what the client under test must not be trusted with.
     pub(crate) fn tell(&self, arguments: &[&str]) -> String {
-        self.try_tell(arguments).unwrap_or_else(|problem| {
-            panic!("{:?} gave no reply to {arguments:?}: {problem}\n{}", self.flavor, self.log())
+        self.tell_in_turn(&[arguments])
+    }
+
+    /// Commands one after another over one connection, as [`Server::tell`]; all their replies in turn.
+    pub(crate) fn tell_in_turn(&self, commands: &[&[&str]]) -> String {
+        self.try_tell(commands).unwrap_or_else(|problem| {
+            panic!("{:?} gave no reply to {commands:?}: {problem}\n{}", self.flavor, self.log())
         })
     }
 
@@ -197,7 +202,7 @@ impl Server {
         let running = Running::spawn(self.flavor, &self.configuration());
         running.log.wait_for("Ready to accept connections")?;
         self.running = Some(running);
-        let reply = self.try_tell(&["PING"]).map_err(|problem| problem + "\n" + &self.log())?;
+        let reply = self.try_tell(&[&["PING"]]).map_err(|problem| problem + "\n" + &self.log())?;
         if reply == "+PONG\r\n" { Ok(()) } else { Err(format!("PING gave {reply:?}")) }
     }
 
@@ -219,14 +224,16 @@ impl Server {
         path
     }
 
-    fn try_tell(&self, arguments: &[&str]) -> Result<String, String> {
-        // Whatever the reply's shape, it ends where the echo after it begins.
+    fn try_tell(&self, commands: &[&[&str]]) -> Result<String, String> {
+        // Whatever the replies' shape, they end where the echo after it begins.
         let mark = "hedgerow-end";
         let mut request = Vec::new();
         if let Some(password) = &self.password {
             encode(&mut request, &["AUTH", password]);
         }
-        encode(&mut request, arguments);
+        for arguments in commands {
+            encode(&mut request, arguments);
+        }
         encode(&mut request, &["ECHO", mark]);
         let end = format!("${}\r\n{mark}\r\n", mark.len());
         let mut stream = UnixStream::connect(&self.socket).map_err(|e| e.to_string())?;
