@@ -25,6 +25,7 @@ use crate::placement::hosted::HostPlace;
 use crate::read::{Ledger, Reads};
 use crate::resp::FromReply;
 use crate::route::{PinId, View};
+use crate::topology::{NodeIndex, Topology};
 
 /// A client to be shared by all tasks of a service. Clones share its connections; dropping the last
 /// one closes them.
@@ -119,11 +120,11 @@ impl Client {
         let open = |_| HostPlace::open(profile.clone());
         let lanes = (0..options.connections).map(open).collect::<Result<Vec<_>, _>>()?;
         let lanes = Lanes { lanes, next: AtomicUsize::new(0) };
-        Ok(Client { placed: Arc::new(Placed::Hosted(lanes)), view: options.read_from.into() })
+        Ok(Client { placed: Arc::new(Placed::Hosted(lanes)), view: View::of(options) })
     }
 
     pub(crate) fn over(pinned: Pinned) -> Client {
-        let view = pinned.options().read_from.into();
+        let view = View::of(pinned.options());
         Client { placed: Arc::new(Placed::Pinned(pinned)), view }
     }
 
@@ -138,7 +139,7 @@ impl Client {
             Placed::Hosted(lanes) => lanes.first().look().options().check_view(reads)?,
             Placed::Pinned(pinned) => pinned.options().check_view(reads)?,
         }
-        Ok(Client { placed: self.placed.clone(), view: reads.into() })
+        Ok(Client { placed: self.placed.clone(), view: View { reads, ..self.view } })
     }
 
     /// A whole scan, page by page, from one server. `step` makes the command for a cursor.
@@ -265,7 +266,7 @@ impl Door for Client {
     #[inline]
     fn send<R: FromReply<Bytes>>(&self, command: Command<R>) -> ClientRequest<R> {
         // The server of a cursor is known to one engine.
-        let pinned_down = self.view.uses_replicas() && command.flags().contains(Flags::CURSOR);
+        let pinned_down = !self.view.is_plain() && command.flags().contains(Flags::CURSOR);
         ClientRequest(match &*self.placed {
             Placed::Hosted(lanes) if pinned_down => {
                 Way::Hosted(Request::new(lanes.first().clone(), self.view, command))
@@ -277,9 +278,19 @@ impl Door for Client {
 }
 
 impl Pins for Client {
-    fn pinned(&self, pin: PinId) -> Client {
-        let view = View { pin: Some(pin), ..self.view };
+    fn pinned(&self, pin: PinId, node: Option<NodeIndex>) -> Client {
+        let view = View { pin: Some(pin), node, ..self.view };
         Client { placed: self.placed.clone(), view }
+    }
+
+    fn topology(&self) -> Option<Arc<Topology>> {
+        if !self.view.by_slot {
+            return None;
+        }
+        match &*self.placed {
+            Placed::Hosted(lanes) => Some(lanes.first().look().topology().clone()),
+            Placed::Pinned(pinned) => Some(pinned.topology()),
+        }
     }
 
     fn unpin(&self, pin: PinId) {

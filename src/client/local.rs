@@ -23,7 +23,7 @@ use crate::placement::core::{CoreDesk, CorePlace};
 use crate::read::{Ledger, Reads, Weather};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 use crate::route::{PinId, View};
-use crate::topology::{Board, NodeIndex};
+use crate::topology::{Board, NodeIndex, Topology};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
 /// dropping the last clone closes them, and every request still waiting ends with an error.
@@ -55,7 +55,7 @@ impl LocalClient {
         }
         let place = desk.open(Arc::new(options.clone()));
         let shared = Rc::new(Shared { place, local: desk.local().clone() });
-        Ok(LocalClient { shared, view: options.read_from.into() })
+        Ok(LocalClient { shared, view: View::of(options) })
     }
 
     /// The client of a coordinator.
@@ -139,7 +139,7 @@ impl LocalClient {
     pub fn read_from(&self, reads: impl Into<Reads>) -> Result<LocalClient, Error> {
         let reads = reads.into();
         self.shared.place.look().options().check_view(reads)?;
-        Ok(LocalClient { view: reads.into(), ..self.clone() })
+        Ok(LocalClient { view: View { reads, ..self.view }, ..self.clone() })
     }
 
     /// A whole scan, page by page, from one server. `step` makes the command for a cursor.
@@ -259,8 +259,12 @@ impl Door for LocalClient {
 }
 
 impl Pins for LocalClient {
-    fn pinned(&self, pin: PinId) -> LocalClient {
-        LocalClient { view: View { pin: Some(pin), ..self.view }, ..self.clone() }
+    fn pinned(&self, pin: PinId, node: Option<NodeIndex>) -> LocalClient {
+        LocalClient { view: View { pin: Some(pin), node, ..self.view }, ..self.clone() }
+    }
+
+    fn topology(&self) -> Option<Arc<Topology>> {
+        self.view.by_slot.then(|| self.shared.place.look().topology().clone())
     }
 
     fn unpin(&self, pin: PinId) {

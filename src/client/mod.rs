@@ -7,6 +7,7 @@ mod embedded;
 mod handle;
 mod local;
 mod pages;
+mod parts;
 #[cfg(feature = "hosted")]
 mod pinned;
 pub(crate) mod request;

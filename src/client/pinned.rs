@@ -23,11 +23,13 @@ use super::local::LocalClient;
 use super::pages::Pins;
 use super::request::read;
 use crate::command::Command;
-use crate::config::{Endpoint, Options};
+use crate::config::{Endpoint, Mesh, Options};
 use crate::engine::StateChange;
 use crate::error::{Error, ErrorKind, Fate};
+use crate::placement::boards;
 use crate::resp::{ConvertError, Frame, FromReply, Reply};
 use crate::route::{PinId, View};
+use crate::topology::{Board, Topology};
 
 thread_local! {
     /// The clients of this core's remote callers.
@@ -42,18 +44,22 @@ pub(crate) struct Pinned {
     seats: Arc<Vec<Remote>>,
     next: AtomicUsize,
     connected: Arc<AtomicBool>,
-    options: Box<Options>,
+    options: Arc<Options>,
+    /// Of a cluster.
+    board: Option<Arc<Board>>,
 }
 
 impl Pinned {
     /// Takes one client from each core; `seats` pairs a core with what it answered.
     pub(crate) fn new(number: u64, remotes: Vec<Remote>, options: &Options) -> Pinned {
+        let options = Arc::new(options.clone());
         Pinned {
             number,
             seats: Arc::new(remotes),
             next: AtomicUsize::new(0),
             connected: Arc::new(AtomicBool::new(true)),
-            options: Box::new(options.clone()),
+            board: options.cluster.is_some().then(|| boards::board_of(&options)),
+            options,
         }
     }
 
@@ -141,10 +147,29 @@ impl Pinned {
         }
     }
 
+    /// What is known of the cluster; where it is none, of the server.
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        match &self.board {
+            Some(board) => board.topology(),
+            None => Arc::new(Topology::of(&self.options)),
+        }
+    }
+
+    /// The core that is connected to the primary of a command's slot; the first for what has none, or has
+    /// several.
+    fn seat_of<R>(&self, command: &Command<R>) -> usize {
+        let topology = self.topology();
+        let slots = topology.slots().zip(command.only_slot());
+        let owner = slots.and_then(|(slots, slot)| slots.owner(slot));
+        owner.map_or(0, |owner| owner.0 as usize % self.seats.len().max(1))
+    }
+
     /// Sends through a view of the client; `first`: by its first core.
     pub(crate) fn send<R>(&self, view: View, first: bool, command: Command<R>) -> PinnedRequest<R> {
+        let is_owned = self.options.cluster.as_ref().is_some_and(|c| c.mesh == Mesh::Owned);
         let at = match first {
             true => 0,
+            false if is_owned => self.seat_of(&command),
             false => self.next.fetch_add(1, Ordering::Relaxed) % self.seats.len().max(1),
         };
         PinnedRequest {

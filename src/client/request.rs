@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
-use crate::command::Command;
+use super::parts::Parts;
+use crate::command::{self, Command, Spread};
 use crate::engine::{Body, CellId, Engine, Found, KeptOf, Outside, Submitted};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::resp::{FromReply, Kept, Reply, ServerError};
+use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 use crate::route::{View, Way};
 
 /// A placement's door to its engine.
@@ -52,7 +53,7 @@ pub(crate) trait Place: Clone + Unpin {
 /// When a request gives up. Like all that a passage is made of it is fully written at once: a move
 /// that has to wait for half-written words costs more than the words.
 #[derive(Clone, Copy)]
-struct Limit {
+pub(super) struct Limit {
     basis: Basis,
     ns: u64,
 }
@@ -83,6 +84,8 @@ impl Limit {
 enum Stage {
     New,
     Taken,
+    /// Its parts are under way.
+    InParts,
     Over,
 }
 
@@ -119,6 +122,10 @@ pub(crate) struct Passage<P: Place> {
     id: CellId,
     stage: Stage,
     duty: P::Duty,
+    /// Of its keys, where that is known from outside.
+    slot: Option<u16>,
+    /// Of a command that lies on several nodes of a cluster.
+    parts: Option<Box<Parts<P>>>,
 }
 
 /// Commands of at least this many bytes are shared instead of copied.
@@ -135,7 +142,15 @@ impl<P: Place> Passage<P> {
             id: CellId { index: 0, generation: 0 },
             stage: Stage::New,
             duty: P::Duty::default(),
+            slot: None,
+            parts: None,
         }
+    }
+
+    /// All of its keys have this slot.
+    pub(super) fn of_slot(mut self, slot: u16) -> Passage<P> {
+        self.slot = Some(slot);
+        self
     }
 
     pub(crate) fn name(&self) -> Option<&'static str> {
@@ -160,6 +175,7 @@ impl<P: Place> Passage<P> {
     ) -> Poll<Result<W::Value, Error>> {
         if self.stage != Stage::Taken {
             return match self.submit(cx) {
+                None if self.stage == Stage::InParts => self.poll_parts(cx, read),
                 None => Poll::Pending,
                 Some(error) => Poll::Ready(Err(error)),
             };
@@ -186,6 +202,27 @@ impl<P: Place> Passage<P> {
             read.read(short.scalar())
         };
         Poll::Ready(value.map_err(|error| error.with_command(self.name())))
+    }
+
+    /// Goes on with the parts of a command.
+    #[cold]
+    fn poll_parts<W: Read<KeptOf<P::Out>>>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: W,
+    ) -> Poll<Result<W::Value, Error>> {
+        let Some(parts) = &mut self.parts else { return Poll::Ready(Err(Error::closed())) };
+        let Poll::Ready(outcome) = parts.poll(cx) else { return Poll::Pending };
+        let was_unknown = parts.only_discovers();
+        (self.stage, self.parts) = (Stage::Over, None);
+        if was_unknown && outcome.is_ok() {
+            // Now its nodes are known.
+            self.stage = Stage::New;
+            return self.poll_with(cx, read);
+        }
+        let whole =
+            outcome.and_then(|raw| read.read(Reply::new(Frame::from_validated(&raw), None)));
+        Poll::Ready(whole.map_err(|error| error.with_command(self.name())))
     }
 
     /// Goes on with what is not a short scalar: another reply, none at all, or a request that was told
@@ -248,6 +285,9 @@ impl<P: Place> Passage<P> {
     /// Submits the command, or says why not.
     #[inline(never)]
     fn submit(&mut self, cx: &mut Context<'_>) -> Option<Error> {
+        if self.stage == Stage::InParts {
+            return None;
+        }
         if self.stage == Stage::Over {
             let text = "a finished request was polled again";
             return Some(Error::new(ErrorKind::Closed, Fate::NotSent, text));
@@ -259,8 +299,8 @@ impl<P: Place> Passage<P> {
                 return Some(self.explain(error));
             }
         }
-        if self.view.uses_replicas() {
-            return self.submit_read(cx);
+        if !self.view.is_plain() {
+            return self.submit_routed(cx);
         }
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
@@ -271,22 +311,57 @@ impl<P: Place> Passage<P> {
         self.on_submitted(taken)
     }
 
-    /// As [`Passage::submit`] for a view that may read elsewhere than from the primary.
+    /// As [`Passage::submit`] for a view that has more than one place to go to.
     #[inline(never)]
-    fn submit_read(&mut self, cx: &mut Context<'_>) -> Option<Error> {
-        let way = Way::of(&self.command, self.view);
+    fn submit_routed(&mut self, cx: &mut Context<'_>) -> Option<Error> {
+        let slot = match self.spread() {
+            Ok(Some(slot)) => slot,
+            Ok(None) => return None,
+            Err(error) => {
+                self.stage = Stage::Over;
+                return Some(self.explain(error));
+            }
+        };
+        let way = Way::of(&self.command, self.view, slot);
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
         let taken = self.place.queue(&mut duty, cx, |engine, now| {
             let deadline = self.deadline(engine, now);
             let command = self.command.encoded();
-            match way.is_primary() {
+            match way.is_only() {
                 true => engine.submit(&command, now, deadline, waker),
-                false => engine.submit_read(&command, &way, now, deadline, waker),
+                false => engine.submit_routed(&command, &way, now, deadline, waker),
             }
         });
         self.duty = duty;
         self.on_submitted(taken)
+    }
+
+    /// The slot of a command that goes to one node; `None` for one that was divided into parts.
+    fn spread(&mut self) -> Result<Option<Option<u16>>, Error> {
+        if !self.view.by_slot || self.view.node.is_some() {
+            return Ok(Some(None));
+        }
+        if self.slot.is_some() {
+            return Ok(Some(self.slot));
+        }
+        let spread = command::spread(&self.command)?;
+        let is_all = matches!(spread, Spread::AllNodes(_));
+        let (place, view) = (&self.place, self.view);
+        let mut parts = match spread {
+            Spread::Slot(slot) => return Ok(Some(Some(slot))),
+            Spread::Any => return Ok(Some(None)),
+            Spread::Parts(parts, merge) => Parts::by_slot(place, view, parts, merge),
+            Spread::AllShards(merge) | Spread::AllNodes(merge) => {
+                match place.look().nodes_of_cluster(is_all) {
+                    Some(nodes) => Parts::to_nodes(place, view, &nodes, &self.command, merge),
+                    None => Parts::to_discover(place, view, merge),
+                }
+            }
+        };
+        parts.set_limit(self.limit);
+        (self.parts, self.stage) = (Some(Box::new(parts)), Stage::InParts);
+        Ok(None)
     }
 
     #[inline(always)]
@@ -345,8 +420,11 @@ impl<P: Place> Passage<P> {
         error.with_timeout(had)
     }
 
-    fn set_limit(&mut self, limit: Limit) {
+    pub(super) fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
+        if let Some(parts) = &mut self.parts {
+            parts.set_limit(limit);
+        }
         if self.stage == Stage::Taken {
             self.place.with(|engine, now| {
                 engine.set_deadline(self.id, now, self.deadline(engine, now));

@@ -14,6 +14,9 @@ pub struct Keys<'a> {
     words: u32,
     run: Run,
     extra: Option<Range<usize>>,
+    /// The walk over the words so far, so that many keys cost one; `walked` is the position of its next.
+    walk: Words<'a>,
+    walked: u32,
 }
 
 /// Word positions still to be given: `at`, `at + step`, ... up to and including `last`.
@@ -29,8 +32,53 @@ impl<'a> Keys<'a> {
     /// slot.
     pub(super) fn new(spec: Option<Spec>, bytes: &'a [u8], words: u32, channels: bool) -> Keys<'a> {
         let specs = spec.map_or(&[][..], |spec| spec.row().keys);
-        let extra = spec.and_then(|spec| irregular(spec, bytes, words));
-        Keys { bytes, specs: specs.iter(), channels, words, run: Run::default(), extra }
+        let (run, walk) = (Run::default(), Words::of(bytes));
+        let mut keys =
+            Keys { bytes, specs: specs.iter(), channels, words, run, extra: None, walk, walked: 0 };
+        match spec.map(Spec::name) {
+            Some("SORT") => keys.extra = sort_destination(bytes, words),
+            Some("MIGRATE") => keys.choose_form(specs),
+            _ => {}
+        }
+        keys
+    }
+
+    /// MIGRATE has its keys in one of two places, which the specifications give as both: after KEYS
+    /// if the place of the only key is left empty.
+    fn choose_form(&mut self, specs: &'static [KeySpec]) {
+        self.specs = specs.get(..1).unwrap_or_default().iter();
+        if self.word(3).is_none_or(|only| !only.is_empty()) {
+            return;
+        }
+        let mut words = Words::of(self.bytes).enumerate().skip(6);
+        while let Some((position, range)) = words.next() {
+            let Some(word) = self.bytes.get(range) else { return };
+            if word.eq_ignore_ascii_case(b"KEYS") {
+                let last = self.words.saturating_sub(1);
+                self.run = Run { at: position as u32 + 1, last, step: 1 };
+                self.specs = [].iter();
+                return;
+            }
+            // A password may be any word.
+            if word.eq_ignore_ascii_case(b"AUTH") {
+                words.next();
+            } else if word.eq_ignore_ascii_case(b"AUTH2") {
+                words.nth(1);
+            }
+        }
+    }
+
+    /// Where the word at a position is; quick where positions rise.
+    fn place(&mut self, position: u32) -> Option<Range<usize>> {
+        let skip = match position.checked_sub(self.walked) {
+            Some(skip) => skip,
+            None => {
+                self.walk = Words::of(self.bytes);
+                position
+            }
+        };
+        self.walked = position.saturating_add(1);
+        self.walk.nth(skip as usize)
     }
 
     /// The word at a position.
@@ -105,7 +153,7 @@ impl Iterator for Keys<'_> {
             if at != 0 && at <= last && at < self.words {
                 // A step of 0 would never end.
                 self.run.at = at.checked_add(step.max(1)).unwrap_or(0);
-                return Words::of(self.bytes).nth(at as usize);
+                return self.place(at);
             }
             match self.specs.next() {
                 Some(spec) => self.run = self.run_of(spec).unwrap_or_default(),
@@ -116,10 +164,7 @@ impl Iterator for Keys<'_> {
 }
 
 /// The key that no specification names: the destination of SORT, which is the last STORE's word.
-fn irregular(spec: Spec, bytes: &[u8], words: u32) -> Option<Range<usize>> {
-    if spec.name() != "SORT" {
-        return None;
-    }
+fn sort_destination(bytes: &[u8], words: u32) -> Option<Range<usize>> {
     let mut all = Words::of(bytes).skip(2);
     let mut store = None;
     let mut position = 2u32;
@@ -166,6 +211,8 @@ mod tests {
         assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 0 0"), "a b");
         assert_eq!(keys_of("XREADGROUP GROUP STREAMS c STREAMS a >"), "a");
         assert_eq!(keys_of("MIGRATE h 1 k 0 9 COPY"), "k");
+        assert_eq!(keys_of("MIGRATE h 1  0 9 COPY AUTH keys KEYS a KEYS b"), "a KEYS b");
+        assert_eq!(keys_of("MIGRATE h 1 k 0 9 KEYS a b"), "k");
         assert_eq!(keys_of("GEORADIUS k 0 0 1 m STORE d"), "k d");
         assert_eq!(keys_of("SORT k BY STORE GET x STORE a LIMIT 0 1 STORE b"), "k b");
         assert_eq!(keys_of("SPUBLISH c m"), "");

@@ -36,6 +36,7 @@ mod key_positions;
 pub mod keys;
 pub mod lists;
 mod macros;
+mod merge;
 mod put;
 mod ranges;
 mod raw;
@@ -45,6 +46,7 @@ pub mod server;
 pub mod sets;
 pub mod slot;
 pub mod sorted_sets;
+mod split;
 pub mod strings;
 pub mod table;
 mod text;
@@ -55,8 +57,10 @@ pub use block::Block;
 pub(crate) use encoded::Encoded;
 pub use flags::Flags;
 pub use key_positions::Keys;
+pub(crate) use merge::{Merge, Piece};
 pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
+pub(crate) use split::{Part, Spread, spread};
 
 use args::Head;
 use retry::Category;
@@ -177,6 +181,14 @@ impl<R> Command<R> {
             None => Keys::new(Some(spec), self.bytes(), self.arg_count(), true).next()?,
         };
         self.bytes().get(range).map(slot::slot_of)
+    }
+
+    /// The slot that all of its keys have; `None` without any, and for keys of several slots.
+    pub(crate) fn only_slot(&self) -> Option<u16> {
+        let slots = self.keys().filter_map(|range| self.bytes().get(range).map(slot::slot_of));
+        let mut slots = slots.peekable();
+        let first = slots.peek().copied()?;
+        slots.all(|slot| slot == first).then_some(first)
     }
 
     /// How long the command asks the server to wait; `None` if it does not wait. Read from

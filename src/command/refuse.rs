@@ -34,6 +34,22 @@ pub enum Refused {
         /// The container.
         name: &'static str,
     },
+    /// Keys (or channels) in several hash slots, for a command that a cluster runs on one node only
+    /// (R-136).
+    #[error(
+        "{name}: CROSSSLOT, its keys are in several hash slots: give them a common hash tag, as in \
+         {{tag}}a and {{tag}}b{}", otherwise(.name)
+    )]
+    CrossSlot {
+        /// The command.
+        name: &'static str,
+    },
+    /// The last key of a command of keys and values has no value.
+    #[error("{name} takes a value for each key, and the last key has none")]
+    Unpaired {
+        /// The command.
+        name: &'static str,
+    },
     /// A raw command without a name.
     #[error("a command needs a name, such as \"GET\"")]
     Unnamed,
@@ -56,6 +72,15 @@ fn instead(name: &str) -> &'static str {
         "MULTI" | "EXEC" | "DISCARD" | "WATCH" | "UNWATCH" => "transactions are not available yet",
         name if name.ends_with("SUBSCRIBE") => "pub/sub is not available yet",
         _ => "it cannot be sent on one",
+    }
+}
+
+/// What else would be right for a command with keys in several slots.
+fn otherwise(name: &str) -> &'static str {
+    match name {
+        "MSETEX" => ", or leave NX and XX out (each slot would judge by its own keys)",
+        "MSETNX" => ", or set each key by a SET with NX (each slot would judge by its own keys)",
+        _ => "",
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Endpoint, Keepalive, Reconnect};
+use super::{Cluster, Endpoint, Keepalive, Reconnect};
 use crate::Error;
 use crate::read::{Hedging, ReadFrom, Reads};
 use crate::resp::Limits;
@@ -153,6 +153,9 @@ pub struct Options {
     pub client_availability_zone: Option<String>,
     /// Second copies of slow reads, default none (R-257). Reads that only the primary may serve have none.
     pub hedging: Option<Hedging>,
+    /// Makes it the client of a cluster, of which [`endpoint`](Options::endpoint) is a seed; default none
+    /// (R-164).
+    pub cluster: Option<Cluster>,
 }
 
 impl Options {
@@ -181,13 +184,14 @@ impl Options {
             replica_refresh_interval: Duration::from_secs(1),
             client_availability_zone: None,
             hedging: None,
+            cluster: None,
         }
     }
 
     /// Reads `redis://[[user:]password@]host[:port][/database]` or
     /// `unix://[[user:]password@]/path[?db=N]` (also `redis+unix://`), the port being 6379 where none
-    /// is named. Both take `?protocol=auto|resp2|resp3`; every other setting
-    /// is a field.
+    /// is named. Both take `?protocol=auto|resp2|resp3`, the first `?cluster=true`; every other
+    /// setting is a field.
     ///
     /// User and password are percent-decoded. A word before `@` without a colon is a password
     /// (R-032).
@@ -213,6 +217,11 @@ impl Options {
             // Not shown: without `redis://` it may be the user or the password.
             _ => Err(Error::config(format!("the URL: its scheme is not known; {RIGHT}"))),
         }
+    }
+
+    /// Whether somebody has to look after the deployment: it has more than one node.
+    pub(crate) fn is_coordinated(&self) -> bool {
+        self.cluster.is_some() || !self.replica_endpoints.is_empty()
     }
 
     /// Checks all values together.
@@ -258,6 +267,14 @@ impl Options {
 
     fn check_reads(&self) -> Result<(), Error> {
         self.check_replicas(&self.replica_endpoints)?;
+        if let Some(cluster) = &self.cluster {
+            cluster.check(&self.endpoint)?;
+            if !self.replica_endpoints.is_empty() {
+                let text =
+                    "`replica_endpoints`: a cluster tells its replicas itself: leave it empty";
+                return Err(Error::config(text));
+            }
+        }
         if let Some(hedging) = &self.hedging {
             hedging.check()?;
         }
@@ -300,7 +317,8 @@ impl Options {
                         in which nodes are asked how far they are";
             return Err(Error::config(text));
         }
-        if reads.from == ReadFrom::Replica && self.replica_endpoints.is_empty() {
+        let has_replicas = self.cluster.is_some() || !self.replica_endpoints.is_empty();
+        if reads.from == ReadFrom::Replica && !has_replicas {
             let text = "`read_from`: replica needs replicas: name them in `replica_endpoints`";
             return Err(Error::config(text));
         }
@@ -403,18 +421,27 @@ fn read_query(url: &url::Url, options: &mut Options) -> Result<(), Error> {
         match name.to_ascii_lowercase().as_str() {
             "db" => options.database = database(&value)?,
             "protocol" => options.protocol = value.parse()?,
+            "cluster" => options.cluster = is_true(&value)?.then(Cluster::default),
             // A name in plain letters is shown; anything else may be the rest of a password.
             _ if name.len() <= 32 && name.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') => {
-                let text = format!("the URL: parameter `{name}` is not known; db and protocol are");
+                let text = format!(
+                    "the URL: parameter `{name}` is not known; db, protocol and cluster are"
+                );
                 return Err(Error::config(text));
             }
             _ => {
-                let text = "the URL: only the parameters db and protocol are known after `?`";
+                let text =
+                    "the URL: only the parameters db, protocol and cluster are known after `?`";
                 return Err(Error::config(format!("{text}; {ESCAPES}")));
             }
         }
     }
     Ok(())
+}
+
+fn is_true(text: &str) -> Result<bool, Error> {
+    let word = text.to_ascii_lowercase();
+    word.parse().map_err(|_| Error::config("the URL: `cluster` must be true or false"))
 }
 
 fn database(text: &str) -> Result<u32, Error> {

@@ -43,6 +43,10 @@ enum Step {
     Select,
     Zone,
     Role,
+    /// Of a cluster's replica: reads are welcome (R-233).
+    ReadOnly,
+    /// Of a cluster with databases: the server says what it is (R-186).
+    Server,
 }
 
 /// What a set-up learnt of the server.
@@ -129,13 +133,41 @@ impl Handshake {
     }
 
     /// Selects the database, and asks a replica what it is: no read may come before its answer (R-225).
+    ///
+    /// In a cluster the topology says what it is, so that it is only told that reads will come (R-225). A
+    /// database other than 0 has to wait until the server has said that it can have one (R-186).
     fn select(&mut self, options: &Options, to: &mut Connection) {
-        if options.database != 0 {
-            let number = options.database.to_string();
-            self.say(to, Step::Select, &[b"SELECT", number.as_bytes()]);
+        let in_cluster = options.cluster.is_some();
+        if options.database != 0 && in_cluster {
+            self.say(to, Step::Server, &[b"INFO", b"SERVER"]);
+        } else if options.database != 0 {
+            self.say_select(options, to);
         }
-        if self.role == Role::Replica {
-            self.say(to, Step::Role, &[b"ROLE"]);
+        match (self.role, in_cluster) {
+            (Role::Replica, true) => self.say(to, Step::ReadOnly, &[b"READONLY"]),
+            (Role::Replica, false) => self.say(to, Step::Role, &[b"ROLE"]),
+            (Role::Primary, _) => {}
+        }
+    }
+
+    fn say_select(&mut self, options: &Options, to: &mut Connection) {
+        let number = options.database.to_string();
+        self.say(to, Step::Select, &[b"SELECT", number.as_bytes()]);
+    }
+
+    fn on_server(&mut self, said: &[u8], options: &Options, to: &mut Connection) -> Progress {
+        match databases_missing(said) {
+            None => {
+                self.say_select(options, to);
+                self.finish(to)
+            }
+            Some(what) => {
+                let text = format!(
+                    "`database`: a cluster has others than 0 from Valkey 9 on, with \
+                     `cluster-databases` above 1; this server is {what}"
+                );
+                Progress::Failed { error: Error::config(text), permanent: true }
+            }
         }
     }
 
@@ -178,6 +210,14 @@ impl Handshake {
                 self.finish(to)
             }
             (Step::Role, None) => self.on_role(frame, to),
+            (Step::Server, None) => self.on_server(frame.payload(), options, to),
+            (Step::Server, Some(error)) => failed("asking what the server is", error, options),
+            (Step::ReadOnly, None) => self.finish(to),
+            (Step::ReadOnly, Some(error)) => match failed("READONLY", error, options) {
+                // It may be a replica a moment later.
+                Progress::Failed { error, .. } => Progress::Failed { error, permanent: false },
+                other => other,
+            },
             // What the server does not tell is not known (R-285).
             (Step::Name | Step::Zone, _) | (Step::Auth | Step::Select, None) => self.finish(to),
             (Step::Role, Some(error)) => match failed("asking for the role", error, options) {
@@ -276,6 +316,22 @@ fn zone_of_hello(frame: &Frame<'_>) -> Option<String> {
     let zone = field_of(frame, b"availability_zone")?;
     let zone = std::str::from_utf8(zone.payload()).ok()?;
     Some(zone.to_owned()).filter(|zone| !zone.is_empty())
+}
+
+/// Why a server with this answer to `INFO SERVER` has no databases but 0 in a cluster; `None` if it can
+/// have them (R-185, R-189).
+fn databases_missing(said: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(said);
+    let field = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(|value| value.trim_end().to_owned())
+    };
+    let name = field("server_name").unwrap_or_else(|| "redis".to_owned());
+    let version = field("valkey_version").or_else(|| field("redis_version")).unwrap_or_default();
+    let mode = field("server_mode").or_else(|| field("redis_mode")).unwrap_or_default();
+    let major: u32 = version.split('.').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let can = field("valkey_version").is_some() && major >= 9 && mode == "cluster";
+    (!can).then(|| format!("{name} {version} in mode {mode}"))
 }
 
 /// Why a connection to a replica may serve no reads (R-225).

@@ -38,9 +38,27 @@ impl Connection {
         }
     }
 
+    /// Queues a command with another one right before it, as one unit with two replies.
+    pub(crate) fn enqueue_after(
+        &mut self,
+        first: &[u8],
+        command: &Encoded<'_>,
+        owner: Owner,
+    ) -> u64 {
+        self.out.small().extend_from_slice(first);
+        self.put(command);
+        self.in_flight.push(Unit { owner, bytes: (first.len() + command.len()) as u32, due: 2 })
+    }
+
     /// Queues one unit; returns its ordinal. The caller has checked that its length fits 32 bits.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, command: &Encoded<'_>, owner: Owner, due: u32) -> u64 {
+        self.put(command);
+        self.in_flight.push(Unit { owner, bytes: command.len() as u32, due })
+    }
+
+    #[inline(always)]
+    fn put(&mut self, command: &Encoded<'_>) {
         match command {
             Encoded::Short(bytes) => self.out.small().extend_from_slice(bytes),
             Encoded::Long(bytes) if bytes.len() < LARGE_MIN => {
@@ -48,6 +66,5 @@ impl Connection {
             }
             Encoded::Long(bytes) => self.out.push_large(Bytes::clone(bytes)),
         }
-        self.in_flight.push(Unit { owner, bytes: command.len() as u32, due })
     }
 }

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use hedgerow_runtime::time::Instant;
 
 use super::check::Check;
-use super::link::{Class, Link, LinkState};
+use super::link::LinkState;
 use super::{Engine, LinkId, Outside};
 use crate::config::Endpoint;
 use crate::connection::not_a_replica;
@@ -92,6 +92,7 @@ impl<O: Outside> Engine<O> {
             self.take_topology(now, &topology);
         }
         self.take_health(now, &health);
+        self.take_pass(now, &board);
         self.route_epoch += 1;
         self.admit(now);
         self.rearm();
@@ -106,23 +107,22 @@ impl<O: Outside> Engine<O> {
     }
 
     fn take_topology(&mut self, now: Instant, topology: &Topology) {
+        if self.cluster.is_some() {
+            return self.take_cluster(now, topology);
+        }
         for (index, node) in topology.nodes() {
-            let known = self.links.iter().any(|link| link.node == index);
-            if !known && !node.is_removed {
-                let lanes = 0..self.primary.len();
-                self.links.extend(lanes.map(|i| Link::new(index, node, Class::Shared(i as u16))));
+            if self.links_of(index).is_empty() && !node.is_removed {
+                self.add_links(index, node);
             }
-            for at in 0..self.links.len() {
-                if self.links[at].node == index && node.role == Role::Replica {
-                    self.follow_node(now, LinkId(at as u32), node.is_removed);
-                }
+            for at in self.links_of(index).filter(|_| node.role == Role::Replica) {
+                self.follow_node(now, LinkId(at as u32), node.is_removed);
             }
         }
         self.races.resize(self.links.len(), topology.nodes().count());
     }
 
     /// A replica's link ends where its node was removed, and begins where that came.
-    fn follow_node(&mut self, now: Instant, at: LinkId, is_removed: bool) {
+    pub(super) fn follow_node(&mut self, now: Instant, at: LinkId, is_removed: bool) {
         let link = &mut self.links[at.0 as usize];
         link.is_removed = is_removed;
         match (&link.state, is_removed) {
@@ -136,9 +136,13 @@ impl<O: Outside> Engine<O> {
                 let error = Error::new(ErrorKind::Closed, Fate::NotSent, "the replica was removed");
                 self.lose(now, at, error, false);
             }
-            (LinkState::Down, true) => {
+            (LinkState::Down | LinkState::Idle, true) => {
                 link.state = LinkState::Closed;
                 link.timer = Instant::NEVER;
+            }
+            (LinkState::Closed, false) if self.cluster.is_some() => {
+                link.state = LinkState::Idle;
+                (link.attempts, link.is_dead) = (0, false);
             }
             (LinkState::Closed | LinkState::Failed(_), false) if self.replicas_started => {
                 self.connect(now, at)
@@ -150,7 +154,24 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// Takes over how often the nodes of a cluster were asked, and that nothing could be found out.
+    fn take_pass(&mut self, now: Instant, board: &Board) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.pass = board.pass();
+        if cluster.slots.is_none()
+            && let Some(error) = board.failure()
+        {
+            cluster.failure = Some(error.clone());
+            self.first_failure = Some(error);
+            self.wake_starters();
+        }
+        self.look_at_parked(now);
+    }
+
     fn take_health(&mut self, now: Instant, health: &Health) {
+        if self.cluster.is_some() {
+            return self.races.publish(health);
+        }
         for at in 0..self.links.len() {
             let link = &self.links[at];
             let said = health.node(link.node);
@@ -229,7 +250,11 @@ impl<O: Outside> Engine<O> {
         if let Some(notice) = &self.notice
             && notice.report.is_some()
         {
-            notice.board.hint(Hint::Check(self.links[at.0 as usize].node));
+            let node = self.links[at.0 as usize].node;
+            notice.board.hint(match self.cluster {
+                Some(_) => Hint::Lost(node),
+                None => Hint::Check(node),
+            });
         }
     }
 

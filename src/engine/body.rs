@@ -5,7 +5,7 @@ use hedgerow_runtime::time::Instant;
 use super::choose::Why;
 use crate::Error;
 use crate::resp::{Frame, Kept, Reply, Shape};
-use crate::route::Way;
+use crate::route::{QueueId, Way};
 
 /// Frames up to this length stay inside the request's cell.
 pub(super) const INLINE_MAX: usize = 84;
@@ -94,6 +94,15 @@ pub(super) enum Held<K> {
         way: Way,
         /// What it waits for.
         why: Why,
+        /// Where it stands in line.
+        queue: QueueId,
+    },
+    /// What a request of a cluster needs to be sent again, while it is in flight.
+    Sent {
+        /// How it was sent.
+        way: Way,
+        /// Bytes of its command.
+        len: u32,
     },
     /// A frame that is no scalar, in the cell's [`Short`].
     Short,

@@ -10,7 +10,7 @@ use super::LinkId;
 use super::body::{Held, Short};
 use super::choose::Why;
 use super::race::Watch;
-use crate::route::Way;
+use crate::route::{QueueId, Way};
 
 /// Names a request. A stale name (another generation) is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +28,8 @@ pub(super) enum State {
     Waiting,
     /// Room is reserved for it: its next poll queues it.
     Admitted,
+    /// A node of the cluster would not have it; what it waits for is in [`Parked`](super::follow::Parked).
+    Parked,
     /// Queued or in flight.
     InFlight,
     /// Its reply is a scalar in [`Cell::short`] and waits to be redeemed.
@@ -68,7 +70,8 @@ pub(super) struct Stand {
     pub(super) state: State,
     pub(super) link: LinkId,
     pub(super) ordinal: u64,
-    pub(super) way: Way,
+    /// Where it stood in line, if it did.
+    pub(super) queue: Option<QueueId>,
     /// Bytes that it would have taken.
     pub(super) len: usize,
 }
@@ -77,7 +80,15 @@ impl<K> Cell<K> {
     /// Where it is now.
     pub(super) fn stand(&self) -> Stand {
         let (state, link, ordinal) = (self.state, self.link, self.ordinal);
-        Stand { state, link, ordinal, way: self.way(), len: self.when_queued().1 }
+        Stand { state, link, ordinal, queue: self.queue(), len: self.when_queued().1 }
+    }
+
+    /// Where it stands in line, while it waits.
+    pub(super) fn queue(&self) -> Option<QueueId> {
+        match self.held {
+            Held::Waiting { queue, .. } => Some(queue),
+            _ => None,
+        }
     }
 
     /// The deadline that it has once it is queued, and the bytes that it takes then.
@@ -88,10 +99,10 @@ impl<K> Cell<K> {
         }
     }
 
-    /// Where it may go, while it waits.
+    /// Where it may go, while it waits, and in a cluster also afterwards.
     pub(super) fn way(&self) -> Way {
         match self.held {
-            Held::Waiting { way, .. } => way,
+            Held::Waiting { way, .. } | Held::Sent { way, .. } => way,
             _ => Way::PRIMARY,
         }
     }
@@ -107,7 +118,7 @@ impl<K> Cell<K> {
     /// Somebody waits for its outcome.
     #[inline]
     pub(super) fn is_awaited(&self) -> bool {
-        matches!(self.state, State::Waiting | State::Admitted | State::InFlight)
+        matches!(self.state, State::Waiting | State::Admitted | State::Parked | State::InFlight)
     }
 }
 
@@ -202,7 +213,7 @@ impl<K> Cells<K> {
             State::InFlight if cell.watch.is_some_and(|watch| watch.granted.is_some()) => {
                 Found::Hedge
             }
-            State::Waiting | State::InFlight => match &cell.waker {
+            State::Waiting | State::Parked | State::InFlight => match &cell.waker {
                 Some(known) if known.will_wake(waker) => Found::Nothing,
                 _ => Found::OtherWaker,
             },

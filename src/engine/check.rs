@@ -12,6 +12,7 @@ use crate::command::Encoded;
 use crate::connection::{Owner, RoleReply, not_a_replica};
 use crate::error::Error;
 use crate::resp::{Frame, encode};
+use crate::route::Way;
 use crate::topology::Role;
 
 /// Times a check may be late until its connection serves no more reads: under load an answer waits
@@ -66,6 +67,16 @@ impl<O: Outside> Engine<O> {
         self.rearm();
     }
 
+    /// Reads of a cluster go to replicas: its coordinator asks nodes how far they are.
+    pub(super) fn begin_to_ask(&mut self, way: &Way) {
+        if way.reads.lag_max.is_none() || std::mem::replace(&mut self.tracks_lag, true) {
+            return;
+        }
+        if let Some(board) = self.reported_board() {
+            board.want_roles();
+        }
+    }
+
     /// From now on the primary is asked for its offset, too.
     pub(super) fn track_lag(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.tracks_lag, true) {
@@ -81,6 +92,10 @@ impl<O: Outside> Engine<O> {
     /// moment only, so this asks.
     pub(super) fn is_checked(&mut self, now: Instant, at: usize) -> bool {
         let interval = self.options.replica_refresh_interval;
+        if self.cluster.is_some() {
+            // READONLY was said; the topology tells roles.
+            return true;
+        }
         if interval.is_zero() {
             let holds = self.links[at].check.at == Some(now);
             if !holds {
@@ -109,6 +124,9 @@ impl<O: Outside> Engine<O> {
     /// When the next ROLE is due on a link that just had one.
     pub(super) fn next_check(&self, now: Instant, at: LinkId) -> Instant {
         let interval = self.options.replica_refresh_interval;
+        if self.cluster.is_some() {
+            return Instant::NEVER;
+        }
         let wanted = match self.links[at.0 as usize].role {
             Role::Replica => true,
             Role::Primary => self.tracks_lag,
@@ -164,7 +182,8 @@ impl<O: Outside> Engine<O> {
     /// Bytes by which a replica was behind when both were last asked.
     pub(super) fn lag(&self, at: usize) -> Option<u64> {
         let offset = self.said(at).offset?;
-        let primary = self.primary.clone().filter_map(|at| self.said(at).offset).max()?;
+        let primary = self.links_of(self.links[at].shard);
+        let primary = primary.filter_map(|at| self.said(at).offset).max()?;
         Some(primary.saturating_sub(offset))
     }
 }

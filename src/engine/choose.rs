@@ -20,6 +20,9 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 /// Longest wait for what a better replica says of its role, where another could serve.
 pub(super) const ROLE_WAIT: Duration = Duration::from_secs(1);
 
+/// The one shard of a standalone deployment.
+const ONLY: NodeIndex = NodeIndex(0);
+
 /// What was decided on a command.
 #[derive(Debug)]
 pub(super) enum Chosen {
@@ -66,6 +69,9 @@ impl<O: Outside> Engine<O> {
         if self.closed || self.draining {
             return Chosen::Wait(Why::Connection);
         }
+        if self.cluster.is_some() {
+            return self.choose_in_cluster(now, way, except);
+        }
         if way.is_primary() {
             return match self.primary_with_room() {
                 Some(link) => Chosen::Link(link),
@@ -87,8 +93,8 @@ impl<O: Outside> Engine<O> {
         }
         match way.cursor {
             _ if way.node.is_some() => self.choose_node(way),
-            Cursor::None => self.choose_read(now, way, except),
-            Cursor::Begins(pin) | Cursor::GoesOn(pin) => self.choose_pinned(now, way, pin),
+            Cursor::None => self.choose_read(now, way, except, ONLY),
+            Cursor::Begins(pin) | Cursor::GoesOn(pin) => self.choose_pinned(now, way, pin, ONLY),
         }
     }
 
@@ -126,7 +132,7 @@ impl<O: Outside> Engine<O> {
         if of_node.any(|(_, link)| link.is_ready() || link.is_coming()) {
             return Chosen::Wait(Why::Connection);
         }
-        Chosen::Never(self.no_server(way.reads.from))
+        Chosen::Never(self.no_server(way.reads.from, ONLY))
     }
 
     /// The link for a plain read by what was found out for an earlier one, as long as that holds.
@@ -181,12 +187,19 @@ impl<O: Outside> Engine<O> {
         (route.until, route.epoch) = (until, self.route_epoch);
     }
 
-    fn choose_read(&mut self, now: Instant, way: &Way, except: Option<NodeIndex>) -> Chosen {
+    pub(super) fn choose_read(
+        &mut self,
+        now: Instant,
+        way: &Way,
+        except: Option<NodeIndex>,
+        shard: NodeIndex,
+    ) -> Chosen {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         let mut best = u8::MAX;
         let mut soon = None;
-        for at in 0..self.links.len() {
+        for n in 0..self.readable(shard) {
+            let at = self.readable_at(shard, n);
             match self.look_at(now, at, way, except) {
                 Look::Serves(rank) => {
                     if rank < best {
@@ -201,12 +214,13 @@ impl<O: Outside> Engine<O> {
                 Look::Not => {}
             }
         }
-        if except.is_none() && way.is_plain() && soon != Some(Why::Room) {
+        let is_any = except.is_none() && way.is_plain() && soon != Some(Why::Room);
+        if is_any && self.cluster.is_none() {
             self.remember_route(way.reads.from, &candidates);
         }
         let chosen = match (&candidates[..], soon) {
             ([], Some(why)) => Chosen::Wait(why),
-            ([], None) => Chosen::Never(self.no_server(way.reads.from)),
+            ([], None) => Chosen::Never(self.no_server(way.reads.from, shard)),
             // Where every read asks for the role first, the answer is worth waiting for.
             (_, Some(Why::Connection)) if self.awaits_better_role(now, way, best) => {
                 Chosen::Wait(Why::Connection)
@@ -221,14 +235,18 @@ impl<O: Outside> Engine<O> {
 
     fn look_at(&mut self, now: Instant, at: usize, way: &Way, except: Option<NodeIndex>) -> Look {
         let link = &self.links[at];
-        let linked = link.role == Role::Replica && self.said(at).linked;
+        let linked = link.role == Role::Replica && self.is_linked(at);
         let standing = Standing { role: link.role, linked, same_zone: link.same_zone };
         let Some(rank) = way.reads.from.rank(standing) else { return Look::Not };
         if except == Some(link.node) {
             return Look::Not;
         }
         if !link.is_ready() {
-            return if link.is_coming() { Look::Soon(Why::Connection) } else { Look::Not };
+            let comes = match self.cluster {
+                Some(_) => self.awaits(now, at),
+                None => link.is_coming(),
+            };
+            return if comes { Look::Soon(Why::Connection) } else { Look::Not };
         }
         if link.role == Role::Replica {
             if !self.is_checked(now, at) {
@@ -245,6 +263,12 @@ impl<O: Outside> Engine<O> {
             return Look::Soon(Why::Room);
         }
         Look::Serves(rank)
+    }
+
+    /// Whether a replica's own link to its primary is up; in a cluster unless it said otherwise.
+    pub(super) fn is_linked(&self, at: usize) -> bool {
+        let said = self.said(at);
+        said.linked || (self.cluster.is_some() && said.at.is_none())
     }
 
     fn awaits_offset(&self) -> Look {
@@ -341,7 +365,13 @@ impl<O: Outside> Engine<O> {
     }
 
     /// A scan reads from its server; a new one may take another if that is gone.
-    fn choose_pinned(&mut self, now: Instant, way: &Way, pin: PinId) -> Chosen {
+    pub(super) fn choose_pinned(
+        &mut self,
+        now: Instant,
+        way: &Way,
+        pin: PinId,
+        shard: NodeIndex,
+    ) -> Chosen {
         if let Some(at) = self.pins.get(pin) {
             let link = &self.links[at.link.0 as usize];
             let is_there = link.number == at.number && link.is_ready();
@@ -353,7 +383,7 @@ impl<O: Outside> Engine<O> {
         if let Cursor::GoesOn(_) = way.cursor {
             return Chosen::Never(cursor_lost());
         }
-        let chosen = self.choose_read(now, way, None);
+        let chosen = self.choose_read(now, way, None, shard);
         if let Chosen::Link(link) = chosen {
             let number = self.links[link.0 as usize].number;
             self.pins.set(pin, Pinned { link, number });
@@ -381,11 +411,11 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Why no server can take a read.
-    fn no_server(&self, from: ReadFrom) -> Error {
+    fn no_server(&self, from: ReadFrom, shard: NodeIndex) -> Error {
         let mut text = format!("no server can take the read ({from})");
         let down = self.links.iter().filter(|link| {
             let standing = Standing { role: link.role, linked: true, same_zone: true };
-            !link.is_ready() && from.rank(standing).is_some()
+            link.shard == shard && !link.is_ready() && from.rank(standing).is_some()
         });
         for link in down.take(3) {
             let why = link.last_error.as_ref().map_or("not connected", Error::text);
@@ -396,7 +426,7 @@ impl<O: Outside> Engine<O> {
 }
 
 ///
-fn cursor_lost() -> Error {
+pub(super) fn cursor_lost() -> Error {
     let text = "the server that this cursor comes from is gone: begin the scan again with cursor 0";
     Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
 }

@@ -108,6 +108,8 @@ impl<O: Outside> Engine<O> {
         let near = self.deadlines.near.next();
         let links = self.links.iter().map(|l| l.timer).min().unwrap_or(Instant::NEVER);
         let near = near.min(self.next_hedge());
+        let parked = self.cluster.as_ref().map_or(Instant::NEVER, |cluster| cluster.parked.next());
+        let near = near.min(parked);
         let next = near.min(self.deadlines.sweep_at).min(links);
         if next != self.deadlines.armed {
             self.deadlines.armed = next;
@@ -142,6 +144,7 @@ impl<O: Outside> Engine<O> {
         self.now = now;
         self.handle_link_timers(now);
         self.handle_hedges(now);
+        self.handle_parked(now);
         let mut due = std::mem::take(&mut self.deadlines.due);
         self.deadlines.near.expire(now, &mut due);
         if self.deadlines.sweep_at <= now {
@@ -181,14 +184,19 @@ impl<O: Outside> Engine<O> {
         let (state, at) = (stood.state, stood.link);
         let stage = match state {
             State::InFlight => self.links[at.0 as usize].stage(stood.ordinal),
-            State::Waiting | State::Admitted if self.is_connected() => Stage::WaitingForCapacity,
-            State::Waiting | State::Admitted => Stage::Connecting,
+            State::Waiting | State::Admitted | State::Parked if self.is_up(at) => {
+                Stage::WaitingForCapacity
+            }
+            State::Waiting | State::Admitted | State::Parked => Stage::Connecting,
             State::Free | State::Answered | State::Done | State::Abandoned => return,
         };
         if let Some(timer) = timer {
             self.deadlines.cancel(timer);
         }
         self.counters.timeouts += 1;
+        if state == State::InFlight {
+            self.suspect(now, at);
+        }
         let error = match self.races.take_failure(race) {
             // Both copies failed, the hedge by running out of time.
             Some(error) => error,
@@ -197,6 +205,14 @@ impl<O: Outside> Engine<O> {
         };
         self.fail(id, error);
         self.leave(now, id, stood, Some(Outcome::BothFailed));
+    }
+
+    /// Whether what waits for this link waits for room, and not for a connection.
+    fn is_up(&self, at: super::LinkId) -> bool {
+        match self.cluster {
+            Some(_) => self.links[at.0 as usize].is_ready(),
+            None => self.is_connected(),
+        }
     }
 
     pub(super) fn timeout_error(

@@ -59,7 +59,7 @@ impl<O: Outside> Engine<O> {
     fn armed(&mut self, id: CellId) -> Option<(Way, NodeIndex)> {
         let cell = self.cells.get(id).filter(|cell| is_armed(cell))?;
         let watch = cell.watch?;
-        let way = Way { reads: watch.reads, may_race: true, ..Way::PRIMARY };
+        let way = Way { reads: watch.reads, may_race: true, slot: cell.way().slot, ..Way::PRIMARY };
         Some((way, self.links[cell.link.0 as usize].node))
     }
 

@@ -19,7 +19,6 @@ use crate::connection::{Handshake, InFlight, SetupProgress};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::read::Estimate;
 use crate::resp::{Decoder, Frame, Protocol};
-use crate::route;
 use crate::topology::Role;
 
 /// A connection that was up this long has proven itself: the back-off starts anew.
@@ -34,15 +33,31 @@ impl<O: Outside> Engine<O> {
         for at in self.primary.clone() {
             self.connect(now, LinkId(at as u32));
         }
-        if self.options.read_from.from.uses_replicas() {
+        if self.cluster.is_some() {
+            self.start_cluster(now);
+        } else if self.options.read_from.from.uses_replicas() {
             self.start_replicas(now);
         }
         self.rearm();
     }
 
-    /// Whether any link to the primary takes commands now.
+    /// Has the cluster discovered; what is known already serves at once.
+    fn start_cluster(&mut self, now: Instant) {
+        if let Some(board) = self.reported_board().cloned() {
+            self.out.coordinate(&board);
+        }
+        let topology = self.topology.clone();
+        if topology.slots().is_some() {
+            self.take_cluster(now, &topology);
+        }
+    }
+
+    /// Whether any link to the primary takes commands now, in a cluster to any of its nodes.
     pub fn is_connected(&self) -> bool {
-        self.primaries().iter().any(Link::is_ready)
+        match self.cluster {
+            Some(_) => self.links.iter().any(Link::is_ready),
+            None => self.primaries().iter().any(Link::is_ready),
+        }
     }
 
     /// The links to the primary.
@@ -67,6 +82,9 @@ impl<O: Outside> Engine<O> {
         if let Some(error) = &self.first_failure {
             return Ok(Err(error.clone()));
         }
+        if self.cluster.is_some() && !self.is_connected() {
+            return self.start_with(waker);
+        }
         let Some(missing) = self.primaries().iter().find(|link| !link.is_ready()) else {
             return Ok(Ok(()));
         };
@@ -76,6 +94,11 @@ impl<O: Outside> Engine<O> {
         {
             return Ok(Err(error.clone()));
         }
+        self.start_with(waker)
+    }
+
+    /// Keeps the waker of a task that waits for the first connections.
+    fn start_with(&mut self, waker: Waker) -> Result<Result<(), Error>, Waker> {
         // A task that is polled for other reasons meanwhile is listed once.
         if self.starters.iter().any(|known| known.will_wake(&waker)) {
             return Err(waker);
@@ -182,6 +205,7 @@ impl<O: Outside> Engine<O> {
             link.take_learnt(now, handshake.into_learnt());
         }
         self.races.forget(at, self.links[at.0 as usize].node);
+        self.links[at.0 as usize].is_dead = false;
         self.route_epoch += 1;
         self.links[at.0 as usize].timer = self.next_check(now, at);
         self.mark_dirty(at);
@@ -194,7 +218,7 @@ impl<O: Outside> Engine<O> {
         self.rearm();
     }
 
-    fn wake_starters(&mut self) {
+    pub(super) fn wake_starters(&mut self) {
         for waker in std::mem::take(&mut self.starters) {
             self.out.wake(waker);
         }
@@ -254,15 +278,11 @@ impl<O: Outside> Engine<O> {
             Role::Replica if !link.is_ready() => self.options.replica_refresh_interval,
             _ => Duration::ZERO,
         };
-        link.up_since = None;
-        link.heard = false;
-        link.dirty = false;
-        link.check = Check::default();
-        link.estimate = Estimate::UNKNOWN;
-        link.last_ping = None;
-        self.pings -= usize::from(link.pinged.take().is_some());
+        let in_cluster = self.cluster.is_some();
+        link.is_dead = in_cluster && !link.is_ready() && !is_cut_short;
         link.last_error = Some(error.clone());
-        self.route_epoch += 1;
+        self.forget_connection(at);
+        let link = &mut self.links[at.0 as usize];
         let attempt = link.attempts;
         link.attempts += 1;
         let spent = self.options.reconnect.attempts.is_some_and(|max| attempt >= max);
@@ -286,7 +306,11 @@ impl<O: Outside> Engine<O> {
         if was_ready {
             self.hint(at);
         }
-        if self.links[at.0 as usize].role == Role::Primary && !self.was_up {
+        if in_cluster {
+            self.connect_first(now);
+        }
+        let is_coming = in_cluster && self.links.iter().any(|link| !link.is_dead);
+        if self.links[at.0 as usize].role == Role::Primary && !self.was_up && !is_coming {
             // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());
             self.wake_starters();
@@ -295,6 +319,19 @@ impl<O: Outside> Engine<O> {
         // nothing to wait for any more.
         self.look_at_board(now);
         self.admit(now);
+    }
+
+    /// Nothing that was learnt of a connection holds for the next.
+    pub(super) fn forget_connection(&mut self, at: LinkId) {
+        let link = &mut self.links[at.0 as usize];
+        link.up_since = None;
+        link.heard = false;
+        link.dirty = false;
+        link.check = Check::default();
+        link.estimate = Estimate::UNKNOWN;
+        link.last_ping = None;
+        self.pings -= usize::from(link.pinged.take().is_some());
+        self.route_epoch += 1;
     }
 
     /// Fails what was queued or in flight on a link. Nothing is ever sent again.
@@ -324,16 +361,13 @@ impl<O: Outside> Engine<O> {
     }
 
     fn fail_waiting(&mut self, error: &Error) {
-        for queue in route::QueueId::all() {
-            while let Some(id) = self.queues.front(queue) {
-                self.queues.pop(queue);
-                let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
-                let Some((way, len)) = waits.map(|cell| (cell.way(), cell.when_queued().1)) else {
-                    continue;
-                };
-                self.leave_queue(way, len);
-                self.fail(id, error.with_fate(Fate::NotSent));
-            }
+        while let Some(queue) = self.queues.busy(0) {
+            let Some(id) = self.queues.front(queue) else { break };
+            self.queues.pop(queue);
+            let waits = self.cells.get(id).filter(|c| c.state == State::Waiting);
+            let Some(len) = waits.map(|cell| cell.when_queued().1) else { continue };
+            self.leave_queue(Some(queue), len);
+            self.fail(id, error.with_fate(Fate::NotSent));
         }
     }
 
@@ -365,7 +399,10 @@ impl<O: Outside> Engine<O> {
                     let error = error.clone();
                     self.lose(now, at, error, false);
                 }
-                LinkState::Connecting | LinkState::Failed(_) | LinkState::Closed => {}
+                LinkState::Idle
+                | LinkState::Connecting
+                | LinkState::Failed(_)
+                | LinkState::Closed => {}
             }
         }
     }

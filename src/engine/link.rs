@@ -25,6 +25,8 @@ pub enum Class {
 
 /// Where a link is in its life.
 pub(super) enum LinkState {
+    /// Nobody has asked for it yet.
+    Idle,
     /// A connect is under way.
     Connecting,
     /// Connected; protocol, authentication and database are being set up.
@@ -44,6 +46,8 @@ pub(super) enum LinkState {
 pub(super) struct Link {
     pub(super) node: NodeIndex,
     pub(super) role: Role,
+    /// The primary of its node's shard.
+    pub(super) shard: NodeIndex,
     /// Credentials, address and settings.
     pub(super) profile: Arc<Options>,
     pub(super) class: Class,
@@ -59,6 +63,8 @@ pub(super) struct Link {
     pub(super) unsent: u64,
     /// Attempts since the back-off was last reset.
     pub(super) attempts: u32,
+    /// Its last attempt failed: whoever needs it need not wait for the next.
+    pub(super) is_dead: bool,
     /// Whether a command was answered since the connection came up.
     pub(super) heard: bool,
     pub(super) up_since: Option<Instant>,
@@ -85,19 +91,23 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// A link that is connected once it is asked for; where there is no cluster, at the start.
     pub(super) fn new(index: NodeIndex, node: &Node, class: Class) -> Link {
+        let is_lazy = node.profile.cluster.is_some();
         Link {
             node: index,
             role: node.role,
+            shard: node.shard,
             profile: node.profile.clone(),
             class,
-            state: LinkState::Down,
+            state: if is_lazy { LinkState::Idle } else { LinkState::Down },
             connection: Connection::new(node.profile.limits),
             dirty: false,
             reserved: 0,
             dead_bytes: 0,
             unsent: 0,
             attempts: 0,
+            is_dead: false,
             heard: false,
             up_since: None,
             number: 0,

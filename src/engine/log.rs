@@ -18,6 +18,8 @@ enum What {
     Spoken(Spoken),
     /// What the storm guard says of hedging.
     Weather(Weather),
+    /// There are more nodes than a core may have connections.
+    Crowded(usize),
     /// What went wrong while retired connections finished, and how often besides.
     Retired(Vec<Error>, u64),
 }
@@ -33,6 +35,10 @@ impl Line {
 
     pub(super) fn weather(weather: Weather) -> Line {
         Line(What::Weather(weather))
+    }
+
+    pub(super) fn crowded(max: usize) -> Line {
+        Line(What::Crowded(max))
     }
 
     pub(super) fn retired(errors: Vec<Error>, more: u64) -> Line {
@@ -51,6 +57,11 @@ impl Line {
                     tracing::warn!(more, "and more of these");
                 }
             }
+            What::Crowded(max) => tracing::warn!(
+                max,
+                "a core has as many connections as `cluster.sockets_max` lets it: nodes take turns, \
+                 which costs a connect each time"
+            ),
             What::Weather(Weather::Clear) => tracing::info!("hedging is on again"),
             What::Weather(Weather::Storm { reason, .. }) => {
                 tracing::warn!(%reason, "hedging is off until it helps again");

@@ -9,8 +9,10 @@ mod body;
 mod cell;
 mod check;
 mod choose;
+mod cluster;
 mod deadline;
 mod diagnostics;
+mod follow;
 mod hedge;
 mod life;
 mod link;
@@ -46,10 +48,11 @@ use crate::config::Options;
 use crate::error::Error;
 use crate::read::{ReadFrom, Tail};
 use crate::route::{self, PinId, Way};
-use crate::topology::{Role, Topology};
+use crate::topology::{Node, NodeIndex, Role, SlotTable, Topology};
 use board::Notice;
 use cell::Cells;
 use choose::Route;
+use cluster::Cluster;
 use deadline::{Deadlines, nanos};
 use link::{Link, LinkState};
 use pin::Pins;
@@ -103,6 +106,10 @@ pub struct Counters {
     pub timeouts: u64,
     /// Connections made.
     pub connects: u64,
+    /// Slots that a redirect said to be elsewhere.
+    pub moved: u64,
+    /// Commands of a cluster that were sent again, as a node would not have them.
+    pub again: u64,
 }
 
 impl Counters {
@@ -115,6 +122,8 @@ impl Counters {
             pushes: self.pushes + other.pushes,
             timeouts: self.timeouts + other.timeouts,
             connects: self.connects + other.connects,
+            moved: self.moved + other.moved,
+            again: self.again + other.again,
         }
     }
 }
@@ -128,8 +137,12 @@ pub struct Engine<O: Outside> {
     command_ns: u64,
     cells: Cells<KeptOf<O>>,
     links: Vec<Link>,
-    /// The links to the primary.
+    /// The links of each node, so many as there are lanes.
+    by_node: Vec<Range<usize>>,
+    lanes: usize,
+    /// The links to the primary of a standalone deployment.
     primary: Range<usize>,
+    cluster: Option<Box<Cluster>>,
     /// Where the search for one of them with room begins.
     lane: usize,
     /// Goes up with each choice among equal links, so that they take turns.
@@ -181,25 +194,18 @@ impl<O: Outside> Engine<O> {
         let options = topology.node(node).map(|n| n.profile.clone()).unwrap_or_else(|| {
             Arc::new(Options::new(crate::config::Endpoint::tcp("localhost", 6379)))
         });
-        let lanes = lanes.clamp(1, 1 << 16);
-        let mut links = Vec::new();
-        let mut primary = 0..0;
-        for (index, node_of) in topology.nodes() {
-            let first = links.len();
-            let lanes = if node_of.is_removed { 0 } else { lanes };
-            links.extend((0..lanes).map(|i| Link::new(index, node_of, Class::Shared(i as u16))));
-            if index == node {
-                primary = first..links.len();
-            }
-        }
         let nodes = topology.nodes().count();
         let tail = options.hedging.map(|hedging| Tail::new(hedging, Way::CLASSES, nodes));
-        Engine {
+        let cluster = options.cluster.as_ref();
+        let mut engine = Engine {
             out,
-            races: Races::new(tail, links.len(), now),
-            links,
-            primary,
-            topology,
+            races: Races::new(tail, 0, now),
+            links: Vec::new(),
+            by_node: Vec::new(),
+            lanes: lanes.clamp(1, 1 << 16),
+            primary: 0..0,
+            cluster: cluster.map(|settings| Box::new(Cluster::new(settings, now))),
+            topology: topology.clone(),
             command_ns: nanos(options.command_timeout),
             options,
             cells: Cells::default(),
@@ -227,7 +233,26 @@ impl<O: Outside> Engine<O> {
             draining: false,
             first_failure: None,
             was_up: false,
+        };
+        for (index, node) in topology.nodes().filter(|(_, node)| !node.is_removed) {
+            engine.add_links(index, node);
         }
+        if engine.cluster.is_none() {
+            engine.primary = engine.links_of(node);
+        }
+        engine.races.resize(engine.links.len(), nodes);
+        engine
+    }
+
+    /// Makes the links of a node that has none yet.
+    fn add_links(&mut self, index: NodeIndex, node: &Node) {
+        let (at, first) = (index.0 as usize, self.links.len());
+        if at >= self.by_node.len() {
+            self.by_node.resize(at + 1, 0..0);
+        }
+        let lanes = 0..self.lanes as u16;
+        self.links.extend(lanes.map(|lane| Link::new(index, node, Class::Shared(lane))));
+        self.by_node[at] = first..self.links.len();
     }
 
     /// The placement's side.
@@ -264,15 +289,26 @@ impl<O: Outside> Engine<O> {
 
     /// The nodes as they are now, the primary first.
     pub fn nodes(&self, now: Instant) -> Vec<SeenNode> {
-        let seen = |(index, node): (_, &crate::topology::Node)| {
+        let ranges = self.topology.slots().map(SlotTable::ranges).unwrap_or_default();
+        let slots_of = |index: NodeIndex| {
+            let own = ranges.iter().filter(|(_, owner)| *owner == index);
+            own.map(|(slots, _)| slots.clone()).collect()
+        };
+        let in_cluster = self.cluster.is_some();
+        let seen = |(index, node): (_, &Node)| {
+            let primary = self.topology.node(node.shard).filter(|_| in_cluster);
+            let primary = primary.filter(|_| node.shard != index);
             let mut all = self.links.iter().enumerate().filter(|(_, link)| link.node == index);
             let ready = all.clone().filter(|(_, link)| link.is_ready());
             let is_primary = node.role == Role::Primary;
             SeenNode {
                 endpoint: node.endpoint().clone(),
                 role: node.role,
+                id: node.id.clone(),
+                primary: primary.map(|node| node.endpoint().clone()),
+                slots: slots_of(index),
                 connections: ready.clone().count(),
-                linked: is_primary || ready.clone().any(|(at, _)| self.said(at).linked),
+                linked: is_primary || ready.clone().any(|(at, _)| self.is_linked(at)),
                 lag_bytes: if is_primary { None } else { all.find_map(|(at, _)| self.lag(at)) },
                 zone: ready.clone().find_map(|(_, link)| link.zone.clone()),
                 latency: ready.filter_map(|(_, link)| link.estimate.latency(now)).min(),

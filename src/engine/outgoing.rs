@@ -96,6 +96,25 @@ impl<O: Outside> Engine<O> {
     }
 }
 
+/// What comes before a command that was sent to a node for this once (ASK).
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// As [`enqueue`], with ASKING right before it, and nothing between the two.
+pub(super) fn enqueue_asking<O: Outside>(
+    link: &mut Link,
+    out: &mut O,
+    id: CellId,
+    cell: &mut Cell<KeptOf<O>>,
+    command: &Encoded<'_>,
+) {
+    cell.ordinal = link.connection.enqueue_after(ASKING, command, Owner::Request(id));
+    cell.entries = 1;
+    if !link.dirty {
+        link.dirty = true;
+        out.dirty(cell.link);
+    }
+}
+
 /// Queues the command of a request on a link.
 #[inline]
 pub(super) fn enqueue<O: Outside>(

@@ -129,12 +129,16 @@ impl<O: Outside> Engine<O> {
             return false;
         };
         match unit.owner {
-            Owner::Request(_) | Owner::Hedge(_) => {
-                if frame.is_error() {
-                    return self.on_error_reply(now, at, frame);
-                }
-                true
+            // The answer to ASKING; what follows it says all that there is to say.
+            Owner::Request(_) | Owner::Hedge(_) if unit.due > 1 => {
+                link.connection.in_flight.answer();
+                false
             }
+            Owner::Request(_) | Owner::Hedge(_) if !frame.is_error() => true,
+            Owner::Request(_) | Owner::Hedge(_) if self.cluster.is_some() => {
+                self.on_error_in_cluster(now, at, frame)
+            }
+            Owner::Request(_) | Owner::Hedge(_) => self.on_error_reply(now, at, frame),
             Owner::Setup => {
                 link.connection.in_flight.answer();
                 self.on_setup_reply(now, at, frame);
@@ -168,7 +172,6 @@ impl<O: Outside> Engine<O> {
     fn on_error_reply(&mut self, now: Instant, at: LinkId, frame: Frame<'_>) -> bool {
         let Some(error) = ServerError::from_frame(&frame) else { return true };
         match route::verdict(&error, self.links[at.0 as usize].role) {
-            Verdict::Return => self.give_error(now, at, error),
             Verdict::ReturnAndCheck => {
                 self.ask_role(now, at);
                 self.hint(at);
@@ -182,13 +185,14 @@ impl<O: Outside> Engine<O> {
                 self.lose(now, at, Error::server(error), false);
                 false
             }
+            _ => self.give_error(now, at, error),
         }
     }
 
     /// Answers whether the error reply at the head of a link is what its request gets. Another copy of it
     /// may still succeed, unless every node would say the same; and what a node refuses for its own
     /// state is no reply to learn its speed from.
-    fn give_error(&mut self, now: Instant, at: LinkId, error: ServerError) -> bool {
+    pub(super) fn give_error(&mut self, now: Instant, at: LinkId, error: ServerError) -> bool {
         let link = &mut self.links[at.0 as usize];
         let in_flight = &mut link.connection.in_flight;
         let copy = in_flight.peek_answer().and_then(|unit| copy_of(unit.owner));
@@ -250,6 +254,7 @@ impl<O: Outside> Engine<O> {
         let Some(cell) = self.cells.get(id) else { return };
         cell.entries = cell.entries.saturating_sub(1);
         match self.races.failed(now, cell, leg, error) {
+            Some(error) if self.go_on(now, id, &error) => {}
             Some(error) => self.fail(id, error),
             None => self.cells.free_if_over(id),
         }

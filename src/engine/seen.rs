@@ -1,5 +1,6 @@
 //! What an engine can tell of its nodes and of the reads that it served.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
@@ -15,6 +16,12 @@ pub struct SeenNode {
     pub endpoint: Endpoint,
     /// What it is.
     pub role: Role,
+    /// The name that a cluster knows it by.
+    pub id: Option<String>,
+    /// Of a replica in a cluster: its primary.
+    pub primary: Option<Endpoint>,
+    /// Of a primary in a cluster: the slots that it serves, in order.
+    pub slots: Vec<RangeInclusive<u16>>,
     /// Connections that take commands.
     pub connections: usize,
     /// Of a replica: its own link to the primary is up. `true` for a primary.

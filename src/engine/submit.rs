@@ -8,7 +8,7 @@ use super::body::{Body, Held};
 use super::cell::{Answered, Stand, State};
 use super::choose::{Chosen, Why};
 use super::deadline::nanos;
-use super::outgoing::enqueue;
+use super::outgoing::{enqueue, enqueue_asking};
 use super::{CellId, Engine, Found, KeptOf, LinkId, Outside, Stage, Submitted};
 use crate::command::Encoded;
 use crate::error::{Error, ErrorKind, Fate};
@@ -40,8 +40,8 @@ impl<O: Outside> Engine<O> {
         self.submit_slowly(command, &Way::PRIMARY, now, deadline, waker)
     }
 
-    /// Takes a read that may go elsewhere.
-    pub(crate) fn submit_read(
+    /// Takes a command that has more than one place to go to.
+    pub(crate) fn submit_routed(
         &mut self,
         command: &Encoded<'_>,
         way: &Way,
@@ -50,12 +50,16 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         let now = self.exact(now);
-        if self.queues.is_empty(way.queue()) && deadline > now {
+        if self.queues.is_empty(self.queue_of(way)) && deadline > now {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
                     let id = self.queue_new(command, link, now, deadline, waker);
-                    let armed = self.begin(id, way, link, now);
-                    return if armed { Submitted::Armed(id) } else { Submitted::Queued(id) };
+                    let armed = !way.is_primary() && self.begin(id, way, link, now);
+                    let may_return = self.keep_way(id, way, command.len());
+                    return match armed || may_return {
+                        true => Submitted::Armed(id),
+                        false => Submitted::Queued(id),
+                    };
                 }
                 Chosen::Never(error) => return Submitted::Refused(error, waker),
                 Chosen::Wait(_) => {}
@@ -82,6 +86,15 @@ impl<O: Outside> Engine<O> {
         self.counters.commands += 1;
         self.watch(id, now, deadline);
         id
+    }
+
+    /// Remembers how to send a command of a cluster again. Answers whether that may be needed.
+    fn keep_way(&mut self, id: CellId, way: &Way, len: usize) -> bool {
+        let in_cluster = self.cluster.is_some();
+        if let Some(cell) = self.cells.get(id).filter(|_| in_cluster) {
+            cell.held = Held::Sent { way: *way, len: len as u32 };
+        }
+        in_cluster
     }
 
     /// A read was queued. Answers whether a hedge may follow.
@@ -129,14 +142,15 @@ impl<O: Outside> Engine<O> {
         }
         let own_deadline = deadline;
         let deadline = deadline.min(self.longest_wait(now, why));
-        let first = self.first_link();
+        let (link, queue) = (self.awaited_link(way), self.queue_of(way));
         let (id, cell) = self.cells.take();
         cell.state = State::Waiting;
-        cell.link = first;
+        cell.link = link;
         cell.deadline = deadline;
         cell.waker = Some(waker);
-        cell.held = Held::Waiting { own_deadline, len: command.len() as u32, way: *way, why };
-        self.queues.push(way.queue(), id, command.len());
+        let len = command.len() as u32;
+        cell.held = Held::Waiting { own_deadline, len, way: *way, why, queue };
+        self.queues.push(queue, id, command.len());
         self.watch(id, now, deadline);
         Submitted::Waits(id)
     }
@@ -182,11 +196,12 @@ impl<O: Outside> Engine<O> {
         command: &Encoded<'_>,
     ) -> bool {
         let Some(cell) = self.cells.get(id) else { return false };
-        let (State::Admitted, Held::Waiting { own_deadline, way, .. }) = (cell.state, &cell.held)
+        let (State::Admitted, Held::Waiting { own_deadline, way, queue, .. }) =
+            (cell.state, &cell.held)
         else {
             return false;
         };
-        let (at, own_deadline, way) = (cell.link, *own_deadline, *way);
+        let (at, own_deadline, way, queue) = (cell.link, *own_deadline, *way, *queue);
         if own_deadline <= now {
             let pressure = self.pressure();
             self.expire(now, id, pressure);
@@ -194,30 +209,35 @@ impl<O: Outside> Engine<O> {
         }
         self.links[at.0 as usize].reserved -= 1;
         if !self.links[at.0 as usize].is_ready() {
-            self.wait_again(now, id, &way, command.len());
+            self.wait_again(now, id, &way, queue, command.len());
             return false;
         }
         cell.state = State::InFlight;
         cell.held = Held::Nothing;
         let wait_is_over = cell.deadline != own_deadline;
-        enqueue(&mut self.links[at.0 as usize], &mut self.out, id, cell, command);
+        let link = &mut self.links[at.0 as usize];
+        match way.is_asking {
+            true => enqueue_asking(link, &mut self.out, id, cell, command),
+            false => enqueue(link, &mut self.out, id, cell, command),
+        }
         self.counters.commands += 1;
         if wait_is_over {
             self.set_deadline(id, now, own_deadline);
         }
+        self.keep_way(id, &way, command.len());
         let now = self.exact(now);
         !way.is_primary() && self.begin(id, &way, at, now)
     }
 
     #[cold]
-    fn wait_again(&mut self, now: Instant, id: CellId, way: &Way, len: usize) {
+    fn wait_again(&mut self, now: Instant, id: CellId, way: &Way, queue: QueueId, len: usize) {
         match self.choose(now, way, None) {
             Chosen::Never(error) => return self.fail(id, error),
             Chosen::Link(_) | Chosen::Wait(_) => {}
         }
         if let Some(cell) = self.cells.get(id) {
             cell.state = State::Waiting;
-            self.queues.push_front(way.queue(), id, len);
+            self.queues.push_front(queue, id, len);
         }
         // Another link may have room, and nothing else might say so.
         self.admit(now);
@@ -243,7 +263,7 @@ impl<O: Outside> Engine<O> {
             Held::Pooled(bytes) => Ok(Body::Pooled(bytes)),
             Held::Kept(kept) => Ok(Body::Kept(kept)),
             Held::Failed(error) => Err(error),
-            Held::Nothing | Held::Waiting { .. } => Err(Error::closed()),
+            Held::Nothing | Held::Waiting { .. } | Held::Sent { .. } => Err(Error::closed()),
         };
         self.cells.release(id);
         outcome
@@ -253,7 +273,9 @@ impl<O: Outside> Engine<O> {
     /// something to do meanwhile, look again.
     pub(crate) fn await_with(&mut self, id: CellId, waker: Waker) -> Result<Option<Waker>, Waker> {
         match self.cells.get(id) {
-            Some(cell) if matches!(cell.state, State::Waiting | State::InFlight) => {
+            Some(cell)
+                if matches!(cell.state, State::Waiting | State::Parked | State::InFlight) =>
+            {
                 Ok(cell.waker.replace(waker))
             }
             _ => Err(waker),
@@ -307,9 +329,10 @@ impl<O: Outside> Engine<O> {
     ) {
         match stood.state {
             State::Waiting => {
-                self.leave_queue(stood.way, stood.len);
+                self.leave_queue(stood.queue, stood.len);
                 self.admit(now);
             }
+            State::Parked => {}
             State::Admitted => {
                 self.links[stood.link.0 as usize].reserved -= 1;
                 self.admit(now);
@@ -319,10 +342,11 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    pub(super) fn leave_queue(&mut self, way: Way, len: usize) {
+    pub(super) fn leave_queue(&mut self, queue: Option<QueueId>, len: usize) {
+        let Some(queue) = queue else { return };
         let cells = &mut self.cells;
         let still_waits = |id: &CellId| cells.get(*id).is_some_and(|c| c.state == State::Waiting);
-        self.queues.leave(way.queue(), len, still_waits);
+        self.queues.leave(queue, len, still_waits);
     }
 
     /// Nobody waits for any copy of a request any more: `outcome` is how its race ended.
@@ -355,8 +379,11 @@ impl<O: Outside> Engine<O> {
 
     #[inline(never)]
     fn admit_waiting(&mut self, now: Instant) {
-        for queue in QueueId::all() {
+        let mut place = 0;
+        while let Some(queue) = self.queues.busy(place) {
             while !self.queues.is_empty(queue) && self.admit_next(now, queue) {}
+            // One that is empty now has left its place to another.
+            place += usize::from(!self.queues.is_empty(queue));
         }
     }
 
@@ -373,7 +400,7 @@ impl<O: Outside> Engine<O> {
             return false;
         }
         self.queues.pop(queue);
-        self.leave_queue(way, len);
+        self.leave_queue(Some(queue), len);
         match chosen {
             Chosen::Never(error) => self.fail(id, error),
             Chosen::Link(at) => {

@@ -57,7 +57,7 @@ fn process() -> MutexGuard<'static, Process> {
 }
 
 /// The board of a deployment in this process.
-pub(super) fn board_of(profile: &Arc<Options>) -> Arc<Board> {
+pub(crate) fn board_of(profile: &Arc<Options>) -> Arc<Board> {
     process().boards.of(profile)
 }
 

@@ -426,10 +426,10 @@ impl HostPlace {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(|e| failed(e.into()))?;
         let timer = timer_of_runtime(fd)?.map_err(failed)?;
-        let board = (!options.replica_endpoints.is_empty()).then(|| boards::board_of(&options));
+        let board = options.is_coordinated().then(|| boards::board_of(&options));
         let topology = match &board {
             Some(board) => board.topology(),
-            None => Arc::new(Topology::standalone(options)),
+            None => Arc::new(Topology::of(&options)),
         };
         let now = Instant::now();
         let engine = Engine::new(HostOut::default(), topology, 1, now, fastrand::u64(..));

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-mod boards;
+pub(crate) mod boards;
 pub(crate) mod core;
 #[cfg(feature = "hosted")]
 pub(crate) mod hosted;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::command::{Command, Flags};
+use crate::config::Options;
 use crate::read::{ReadFrom, Reads};
 use crate::topology::NodeIndex;
 
@@ -35,19 +36,26 @@ pub(crate) struct View {
     pub(crate) pin: Option<PinId>,
     /// To this node and no other.
     pub(crate) node: Option<NodeIndex>,
+    /// Commands go by the slots of their keys.
+    pub(crate) by_slot: bool,
 }
 
 impl View {
+    /// That of a new client.
+    pub(crate) fn of(options: &Options) -> View {
+        View { reads: options.read_from, by_slot: options.cluster.is_some(), ..View::default() }
+    }
+
     /// Whether it may read elsewhere than from the primary.
     #[inline(always)]
     pub(crate) fn uses_replicas(&self) -> bool {
         self.reads.from.uses_replicas() || self.node.is_some()
     }
-}
 
-impl From<Reads> for View {
-    fn from(reads: Reads) -> View {
-        View { reads, ..View::default() }
+    /// Whether its commands all go to the one primary there is.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.by_slot && !self.uses_replicas()
     }
 }
 
@@ -73,26 +81,34 @@ pub(crate) struct Way {
     pub(crate) class: u8,
     /// To this node and no other.
     pub(crate) node: Option<NodeIndex>,
+    /// It goes by the slot of its keys.
+    pub(crate) by_slot: bool,
+    /// That slot; `None` without any key.
+    pub(crate) slot: Option<u16>,
+    /// It was sent there for this once, and has to say so (ASKING).
+    pub(crate) is_asking: bool,
+    /// How often it was sent again.
+    pub(crate) again: u8,
 }
 
 /// Commands that wait for the same: each has a queue of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueId(u8);
+pub(crate) struct QueueId(u32);
 
 impl QueueId {
     /// Of a policy: reads, reads with a bound on staleness, cursors.
-    const KINDS: usize = 3;
-    /// How many there are.
-    pub(crate) const COUNT: usize = QueueId::KINDS * ReadFrom::COUNT;
+    const KINDS: u32 = 3;
+    /// How many a shard has.
+    const COUNT: u32 = QueueId::KINDS * ReadFrom::COUNT as u32;
 
-    /// All of them.
-    pub(crate) fn all() -> impl Iterator<Item = QueueId> {
-        (0..QueueId::COUNT as u8).map(QueueId)
-    }
-
-    /// Its number, below [`QueueId::COUNT`].
+    /// Its number, small where there are few shards.
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
+    }
+
+    /// That of another shard: what waits for one node must hold up nothing for another.
+    pub(crate) fn of_shard(self, shard: NodeIndex) -> QueueId {
+        QueueId(self.0 + QueueId::COUNT * (1 + shard.0))
     }
 }
 
@@ -107,16 +123,25 @@ impl Way {
         may_race: false,
         class: 0,
         node: None,
+        by_slot: false,
+        slot: None,
+        is_asking: false,
+        again: 0,
     };
 
-    /// The way of a command sent through a view.
-    pub(crate) fn of(command: &Command<()>, view: View) -> Way {
+    /// The way of a command sent through a view, with a slot where slots matter.
+    pub(crate) fn of(command: &Command<()>, view: View, slot: Option<u16>) -> Way {
         let flags = command.flags();
-        if view.node.is_some() {
-            return Way { node: view.node, ..Way::PRIMARY };
+        let to_primary = Way { by_slot: view.by_slot, slot, ..Way::PRIMARY };
+        let to_primary = Way { node: view.node, ..to_primary };
+        if view.node.is_some() && !flags.contains(Flags::CURSOR) {
+            return to_primary;
         }
-        if !view.reads.from.uses_replicas() || !flags.contains(Flags::REPLICA_READ) {
-            return Way::PRIMARY;
+        let is_read = view.reads.from.uses_replicas() && flags.contains(Flags::REPLICA_READ);
+        // A scan of a cluster is tied to its node, whatever that is for its shard.
+        let is_tied = view.by_slot && flags.contains(Flags::CURSOR);
+        if !is_read && !is_tied {
+            return to_primary;
         }
         let cursor = match flags.contains(Flags::CURSOR) {
             false => Cursor::None,
@@ -132,9 +157,10 @@ impl Way {
         Way {
             reads: view.reads,
             cursor,
-            may_race: flags.contains(Flags::HEDGEABLE),
+            // Without a slot nobody else could tell the same.
+            may_race: flags.contains(Flags::HEDGEABLE) && (!view.by_slot || slot.is_some()),
             class: u8::from(!flags.contains(Flags::FAST)),
-            node: None,
+            ..to_primary
         }
     }
 
@@ -150,9 +176,15 @@ impl Way {
         let kind = match (self.cursor, self.reads.lag_max) {
             (Cursor::Begins(_) | Cursor::GoesOn(_), _) => 2,
             (Cursor::None, Some(_)) => 1,
-            (Cursor::None, None) => 0,
+            (Cursor::None, None) => 0u32,
         };
-        QueueId((self.reads.from.index() * QueueId::KINDS + kind) as u8)
+        QueueId(self.reads.from.index() as u32 * QueueId::KINDS + kind)
+    }
+
+    /// Whether there is but one place to go to.
+    #[inline]
+    pub(crate) fn is_only(&self) -> bool {
+        self.is_primary() && !self.by_slot
     }
 
     /// Whether it goes to the primary whatever the state of the fleet.

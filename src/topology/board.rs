@@ -3,12 +3,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_queue::ArrayQueue;
 
 use super::{Health, NodeIndex, Report, Topology};
 use crate::config::{Endpoint, Options};
+use crate::error::Error;
 
 /// Hints and old snapshots that may wait for the coordinator. What does not fit is lost: a hint comes
 /// again, a snapshot is freed where it is.
@@ -21,6 +23,21 @@ pub(crate) enum Hint {
     Check(NodeIndex),
     /// The deployment has these replicas from now on.
     Replicas(Vec<Endpoint>),
+    /// A slot of the cluster is elsewhere.
+    Moved {
+        /// Which.
+        slot: u16,
+        /// Where.
+        to: Endpoint,
+    },
+    /// A node of the cluster is there.
+    Known(Endpoint),
+    /// The connection to a node of the cluster was lost, or it says nothing any more.
+    Lost(NodeIndex),
+    /// What is known of the slots is not right, and nobody says what is.
+    Stale,
+    /// A node is no primary any more, and commands wait until its successor is known.
+    ReadOnly(NodeIndex),
 }
 
 /// A counter on cache lines of its own: every core reads it once a turn.
@@ -47,11 +64,19 @@ pub struct Board {
     next_call: AtomicUsize,
     /// Somebody coordinates it.
     coordinated: AtomicBool,
+    /// How often the nodes of a cluster were asked for its slots.
+    pass: AtomicU64,
+    /// Why that failed, while nothing is known.
+    failure: ArcSwapOption<Error>,
+    /// Nodes of a cluster are to be asked for their role.
+    wants_roles: AtomicBool,
+    /// The coordinator, while it waits for hints.
+    waker: Mutex<Option<Waker>>,
 }
 
 impl Board {
     pub(crate) fn new(profile: Arc<Options>) -> Board {
-        let topology = Topology::standalone(profile.clone());
+        let topology = Topology::of(&profile);
         Board {
             profile,
             epoch: Padded(AtomicU64::new(1)),
@@ -64,6 +89,10 @@ impl Board {
             users: AtomicUsize::new(0),
             next_call: AtomicUsize::new(0),
             coordinated: AtomicBool::new(false),
+            pass: AtomicU64::new(0),
+            failure: ArcSwapOption::empty(),
+            wants_roles: AtomicBool::new(false),
+            waker: Mutex::default(),
         }
     }
 
@@ -96,6 +125,25 @@ impl Board {
 
     pub(crate) fn hint(&self, hint: Hint) {
         let _ = self.hints.push(hint);
+        let waker = lock(&self.waker).take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// How often the nodes of a cluster were asked for its slots.
+    pub(crate) fn pass(&self) -> u64 {
+        self.pass.load(Ordering::Acquire)
+    }
+
+    /// Why nothing is known of a cluster.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.load_full().map(|error| (*error).clone())
+    }
+
+    /// From now on nodes of a cluster are asked for their role.
+    pub(crate) fn want_roles(&self) {
+        self.wants_roles.store(true, Ordering::Relaxed);
     }
 
     /// A core joins, with an empty report: where it is to put what it learns.
@@ -145,6 +193,26 @@ impl Board {
         self.hints.pop()
     }
 
+    /// Ready once there is a hint.
+    pub(crate) fn poll_hinted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let before = lock(&self.waker).replace(cx.waker().clone());
+        drop(before);
+        // One that came before the waker was there has woken nobody.
+        if self.hints.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Whether nodes of a cluster are to be asked for their role.
+    pub(crate) fn wants_roles(&self) -> bool {
+        self.wants_roles.load(Ordering::Relaxed)
+    }
+
+    /// The nodes of a cluster were asked; `failure` is why none knew.
+    pub(crate) fn end_pass(&self, failure: Option<Error>) {
+        self.failure.store(failure.map(Arc::new));
+        self.pass.fetch_add(1, Ordering::Release);
+        self.publish();
+    }
+
     /// Frees the snapshots that came back.
     pub(crate) fn free_old(&self) {
         while self.old.pop().is_some() {}
@@ -162,6 +230,10 @@ impl Board {
     /// Publishes a topology, and calls every core that waits: drains need it.
     pub(crate) fn publish_topology(&self, topology: Topology) {
         self.topology.store(Arc::new(topology));
+        self.publish();
+    }
+
+    fn publish(&self) {
         self.epoch.0.fetch_add(1, Ordering::Release);
         lock(&self.calls).iter().for_each(|(_, call)| call());
     }

@@ -229,7 +229,7 @@ fn attempts_during(outage: Duration, accepts: bool) -> Vec<Vec<Instant>> {
     options.connections = 200;
     options.reconnect = Reconnect { initial: 100 * MS, max: 2_000 * MS, ..Reconnect::default() };
     let asked = Rc::new(RefCell::new(Asked::default()));
-    let topology = Arc::new(Topology::standalone(Arc::new(options)));
+    let topology = Arc::new(Topology::of(&Arc::new(options)));
     let start = Instant::default() + Duration::from_secs(1);
     let mut engine = Engine::new(Imagined(asked.clone()), topology, 200, start, 7);
     asked.borrow_mut().now = start;

@@ -141,7 +141,74 @@ const IRREGULAR: &[&str] = &[
     "PFDEBUG GETREG k",
     "SINTERCARD 2 a b LIMIT 1",
     "SPUBLISH c m",
+    "SORT k GET # STORE d",
+    "SORT k BY STORE STORE d",
+    "SORT k LIMIT STORE STORE STORE d",
+    "GEORADIUS k 0 0 1 m ASC COUNT 5 ANY STORE d",
+    "GEORADIUS_RO k 0 0 1 m ASC",
+    "GEORADIUSBYMEMBER k STORE 1 m STOREDIST d",
+    "GEOSEARCHSTORE d k FROMMEMBER STORE BYRADIUS 1 m",
+    "LCS a b LEN",
+    "COPY a b REPLACE",
+    "SMOVE a b m",
+    "BLMOVE a b LEFT RIGHT 0",
+    "XREADGROUP GROUP STREAMS c COUNT 1 STREAMS a >",
 ];
+
+/// Commands with any number of keys: `{n}` is their number and they, `{k}` they alone, `{ki}` they and as
+/// many ids, `{nkv}` their number and each with a value. Two blanks have an empty word between them.
+const FORMS: &[&str] = &[
+    "ZUNIONSTORE d {n} WEIGHTS 1 2",
+    "ZINTERSTORE d {n} AGGREGATE MIN",
+    "ZDIFFSTORE d {n}",
+    "ZUNION {n} WITHSCORES",
+    "ZINTER {n} AGGREGATE MAX",
+    "ZDIFF {n} WITHSCORES",
+    "ZINTERCARD {n} LIMIT 1",
+    "SINTERCARD {n} LIMIT 1",
+    "LMPOP {n} LEFT COUNT 2",
+    "BLMPOP 0 {n} RIGHT",
+    "ZMPOP {n} MIN",
+    "BZMPOP 0 {n} MAX COUNT 3",
+    "EVAL s {n} x y",
+    "EVAL_RO s {n}",
+    "EVALSHA s {n} x",
+    "EVALSHA_RO s {n} 2",
+    "FCALL f {n} x",
+    "FCALL_RO f {n}",
+    "MSETEX {nkv} EX 9",
+    "XREAD STREAMS {ki}",
+    "XREAD COUNT 1 BLOCK 5 STREAMS {ki}",
+    "XREADGROUP GROUP g c NOACK STREAMS {ki}",
+    "XREADGROUP GROUP STREAMS c BLOCK 5 STREAMS {ki}",
+    "MIGRATE h 1  0 10 KEYS {k}",
+    "MIGRATE h 1  0 10 COPY REPLACE AUTH keys KEYS {k}",
+    "MIGRATE h 1  0 10 AUTH2 u keys KEYS {k} KEYS x",
+    "BITOP OR d {k}",
+    "PFMERGE d {k}",
+    "SUNIONSTORE d {k}",
+    "BZPOPMIN {k} 0",
+    "MGET {k}",
+    "DEL {k}",
+    "WATCH {k}",
+    "SSUBSCRIBE {k}",
+];
+
+/// Each form with one to four keys, in capitals and small letters.
+fn formed_commands() -> impl Iterator<Item = Vec<String>> {
+    let forms = FORMS.iter().flat_map(|form| (1..=4).map(move |count| (*form, count)));
+    let lines = forms.map(|(form, count)| {
+        let keys: Vec<String> = (0..count).map(|n| format!("key:{n}")).collect();
+        let ids = vec!["0"; count].join(" ");
+        let (keys, pairs) = (keys.join(" "), keys.join(" v ") + " v");
+        form.replace("{nkv}", &format!("{count} {pairs}"))
+            .replace("{n}", &format!("{count} {keys}"))
+            .replace("{ki}", &format!("{keys} {ids}"))
+            .replace("{k}", &keys)
+    });
+    let lines = lines.flat_map(|line| [line.to_lowercase(), line]);
+    lines.map(|line| line.split(' ').map(str::to_owned).collect())
+}
 
 /// Plain words for each command of the table: as many as it needs, and a few more where it may.
 fn plain_commands() -> Vec<Vec<String>> {
@@ -187,14 +254,14 @@ fn keys_are_the_servers(ask: &mut impl FnMut(&[&[u8]]) -> Value) {
     let said = commands(ask);
     let irregular = IRREGULAR.iter().map(|line| line.split(' ').map(str::to_owned).collect());
     let mut compared = 0;
-    for words in irregular.chain(plain_commands()) {
+    for words in irregular.chain(formed_commands()).chain(plain_commands()) {
         let command: Command<()> = raw(&words[0]).args(&words[1..]).build();
         if command.name().is_some_and(|name| said.contains_key(name)) {
             same_keys(&words, ask);
             compared += 1;
         }
     }
-    assert!(compared > 300, "only {compared} commands were compared");
+    assert!(compared > 500, "only {compared} commands were compared");
 }
 
 /// A connection that asks and waits.

@@ -101,13 +101,15 @@ const PLAIN_WORDS: [PlainWords; COUNT] = {
     all
 };
 
-/// The fixed position of each row's first key; 0 where there is none.
+/// The fixed position of each row's first key; 0 where there is none. MIGRATE has none: where its
+/// key would be it may say that the keys come later.
 static FIRST_KEYS: [u8; COUNT] = {
     let mut all = [0; COUNT];
     let mut index = 0;
     while index < COUNT {
         if let [KeySpec { begin: Begin::Index(at), find: Find::Range { .. }, .. }, ..] =
             ROWS[index].keys
+            && order(ROWS[index].name.as_bytes(), b"MIGRATE") != 0
         {
             all[index] = *at as u8;
         }
@@ -230,6 +232,13 @@ impl Spec {
     #[inline]
     pub(crate) fn first_key_index(self) -> Option<usize> {
         FIRST_KEYS.get(usize::from(self.0)).copied().filter(|index| *index != 0).map(usize::from)
+    }
+
+    /// Whether it has one key (or channel) at most, at [`Spec::first_key_index`].
+    #[inline]
+    pub(crate) fn has_one_key(self) -> bool {
+        let one = matches!(self.row().keys, [KeySpec { find: Find::Range { last: 0, .. }, .. }]);
+        one && self.first_key_index().is_some()
     }
 
     /// The audited columns.

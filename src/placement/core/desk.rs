@@ -82,8 +82,8 @@ impl CoreDesk {
     /// An engine for `options`, which begins to connect in this turn.
     pub(crate) fn open(&self, options: Arc<Options>) -> CorePlace {
         let lanes = options.connections;
-        if options.replica_endpoints.is_empty() {
-            return self.add(Arc::new(Topology::standalone(options)), lanes, None);
+        if !options.is_coordinated() {
+            return self.add(Arc::new(Topology::of(&options)), lanes, None);
         }
         let board = match self.local.is_simulated() {
             true => self.desk.boards.borrow_mut().of(&options),

@@ -1,0 +1,298 @@
+//! Asks the nodes of a cluster who serves which slots.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_runtime::time::Instant;
+
+use super::refresh::Refresh;
+use crate::client::{LocalClient, LocalContext};
+use crate::command::raw;
+use crate::config::Endpoint;
+use crate::error::{Error, ErrorKind, Fate};
+use crate::resp::Frame;
+use crate::topology::{Board, NodeIndex, Role, SlotsReply, Topology};
+
+/// Longest pass (R-178).
+const PASS_MOST: Duration = Duration::from_secs(60);
+
+/// The discovery of one cluster.
+pub(super) struct Discovery {
+    core: LocalContext,
+    client: LocalClient,
+    board: Arc<Board>,
+    state: Rc<RefCell<State>>,
+}
+
+struct State {
+    refresh: Refresh,
+    random: fastrand::Rng,
+    /// Nodes that were lost, or are no primaries any more: they are asked last.
+    doubtful: Vec<NodeIndex>,
+    /// The pass that is due is one that commands wait for.
+    is_urgent: bool,
+    passes: u64,
+}
+
+impl Discovery {
+    /// That of the deployment, if it is a cluster.
+    pub(super) fn new(
+        core: &LocalContext,
+        client: &LocalClient,
+        board: &Arc<Board>,
+    ) -> Option<Discovery> {
+        let cluster = board.profile().cluster.as_ref()?;
+        let state = State {
+            refresh: Refresh::new(cluster.period()),
+            random: fastrand::Rng::with_seed(core.now().as_nanos()),
+            doubtful: Vec::new(),
+            is_urgent: false,
+            passes: 0,
+        };
+        Some(Discovery {
+            core: core.clone(),
+            client: client.clone(),
+            board: board.clone(),
+            state: Rc::new(RefCell::new(state)),
+        })
+    }
+
+    /// When something is to be done next.
+    pub(super) fn due(&self) -> Instant {
+        self.state.borrow().refresh.due()
+    }
+
+    /// Begins a pass if one is due.
+    pub(super) fn step(&self, now: Instant) {
+        let mut state = self.state.borrow_mut();
+        if state.refresh.begin(now) {
+            let is_urgent = std::mem::take(&mut state.is_urgent);
+            state.passes += 1;
+            let pass = Pass {
+                client: self.client.clone(),
+                core: self.core.clone(),
+                board: self.board.clone(),
+                until: now + self.longest(is_urgent),
+            };
+            let candidates = pass.candidates(&mut state);
+            state.doubtful.clear();
+            let state = self.state.clone();
+            drop(self.core.spawn(pass.run(candidates, state)));
+        }
+    }
+
+    /// A pass that commands wait for takes no longer than a connection may (R-166).
+    fn longest(&self, is_urgent: bool) -> Duration {
+        match is_urgent {
+            true => self.board.profile().connect_timeout,
+            false => PASS_MOST,
+        }
+    }
+
+    pub(super) fn on_lost(&self, now: Instant, node: NodeIndex) {
+        let mut state = self.state.borrow_mut();
+        state.doubtful.push(node);
+        state.refresh.on_lost(now);
+    }
+
+    pub(super) fn on_stale(&self, now: Instant) {
+        self.state.borrow_mut().refresh.on_redirect(now);
+    }
+
+    pub(super) fn on_read_only(&self, now: Instant, node: NodeIndex) {
+        let mut state = self.state.borrow_mut();
+        state.doubtful.push(node);
+        state.is_urgent = true;
+        state.refresh.on_read_only(now);
+    }
+
+    /// Nodes said that slots, or keys of them, are elsewhere: published at once, and asked for later.
+    pub(super) fn on_redirects(&self, now: Instant, redirects: Vec<(Option<u16>, Endpoint)>) {
+        self.state.borrow_mut().refresh.on_redirect(now);
+        let profile = self.board.profile();
+        let before = self.board.topology();
+        let mut next = Topology::clone(&before);
+        for (slot, to) in redirects {
+            let is_known = next.find(&to).is_some();
+            let has_slot = slot.and_then(|slot| next.slots()?.owner(slot));
+            next = match slot {
+                Some(_) if has_slot.is_some() && next.find(&to) == has_slot => continue,
+                Some(slot) => next.with_moved(now, profile, slot, &to),
+                None if is_known => continue,
+                None => next.with_node(now, profile, &to),
+            };
+        }
+        if next.epoch() > before.epoch() {
+            self.board.publish_topology(next);
+        }
+    }
+}
+
+/// One round over the nodes.
+struct Pass {
+    core: LocalContext,
+    client: LocalClient,
+    board: Arc<Board>,
+    until: Instant,
+}
+
+/// A node to be asked, and by when.
+struct Candidate {
+    node: NodeIndex,
+    endpoint: Endpoint,
+    part: Part,
+}
+
+/// How the time of a pass is dealt out (R-168).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Nodes of the cluster: half of it.
+    Known,
+    /// Seeds but the last: half of the rest.
+    Seed,
+    /// What is left.
+    Last,
+}
+
+impl Pass {
+    /// Known primaries, other known nodes, and the seeds; in another order each time (R-178).
+    fn candidates(&self, state: &mut State) -> Vec<Candidate> {
+        let topology = self.board.topology();
+        let is_known = topology.slots().is_some();
+        let mut known = Vec::new();
+        let mut seeds = Vec::new();
+        for (index, node) in topology.nodes().filter(|(_, node)| !node.is_removed) {
+            let endpoint = node.endpoint().clone();
+            let is_seed = node.id.is_none();
+            let rank = match node.role {
+                _ if state.doubtful.contains(&index) => 2,
+                Role::Primary => 0,
+                Role::Replica => 1,
+            };
+            match is_seed && (rank < 2 || !is_known) {
+                true => seeds.push((index, endpoint)),
+                false => known.push((rank, index, endpoint)),
+            }
+        }
+        state.random.shuffle(&mut known);
+        known.sort_by_key(|(rank, ..)| *rank);
+        // At first they are asked in the order in which they were given.
+        if is_known {
+            state.random.shuffle(&mut seeds);
+        }
+        let last = seeds.len().saturating_sub(1);
+        let known = known.into_iter();
+        let known =
+            known.map(|(_, node, endpoint)| Candidate { node, endpoint, part: Part::Known });
+        let seeds = seeds.into_iter().enumerate().map(|(n, (node, endpoint))| {
+            let part = if n == last { Part::Last } else { Part::Seed };
+            Candidate { node, endpoint, part }
+        });
+        known.chain(seeds).collect()
+    }
+
+    async fn run(self, candidates: Vec<Candidate>, state: Rc<RefCell<State>>) {
+        let failure = self.ask_all(candidates).await;
+        let now = self.core.now();
+        let mut state = state.borrow_mut();
+        let random = state.random.f64();
+        state.refresh.end(now, failure.is_none(), random);
+        drop(state);
+        self.board.end_pass(failure);
+    }
+
+    /// Asks one after the other until one knows. Answers why none did.
+    async fn ask_all(&self, candidates: Vec<Candidate>) -> Option<Error> {
+        let mut failure = None;
+        let begun = self.core.now();
+        let all = self.until.since(begun);
+        let seeds_until = begun + all / 2 + all / 4;
+        let has_seeds = candidates.iter().any(|candidate| candidate.part != Part::Known);
+        for Candidate { node, endpoint, part } in candidates {
+            let until = match part {
+                Part::Known if has_seeds => begun + all / 2,
+                Part::Seed => seeds_until,
+                Part::Known | Part::Last => self.until,
+            };
+            let time = until.since(self.core.now()).min(self.longest_try());
+            if time.is_zero() {
+                continue;
+            }
+            match self.ask(node, &endpoint, time).await {
+                Ok(()) => return None,
+                // It would be the same with any other (R-191).
+                Err(error) if error.kind() == ErrorKind::Config => return Some(error),
+                Err(error) => _ = failure.get_or_insert(error),
+            }
+        }
+        Some(failure.unwrap_or_else(|| {
+            let text = "no node of the cluster is known that could be asked";
+            Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
+        }))
+    }
+
+    /// One node has the time of a connect and a command.
+    fn longest_try(&self) -> Duration {
+        let profile = self.board.profile();
+        profile.connect_timeout + profile.command_timeout.unwrap_or(profile.connect_timeout)
+    }
+
+    async fn ask(&self, node: NodeIndex, endpoint: &Endpoint, time: Duration) -> Result<(), Error> {
+        let until = self.core.now() + time;
+        let slots = raw("CLUSTER").arg("SLOTS").build::<()>();
+        let request = self.client.to_node(node, slots).timeout(time);
+        let said = request.with(|frame: Frame<'_>| SlotsReply::of(&frame, endpoint)).await;
+        let said = said.map_err(|error| not_a_cluster(error, endpoint))?;
+        let said = said.and_then(|said| match said.0.is_empty() {
+            true => Err("it serves no slots"),
+            false => Ok(said),
+        });
+        let said = said.map_err(|wrong| {
+            let text = format!("the answer to CLUSTER SLOTS is of no use: {wrong}");
+            Error::new(ErrorKind::Protocol, Fate::Answered, text).with_node(endpoint)
+        })?;
+        self.identify(node, until).await;
+        let (now, before) = (self.core.now(), self.board.topology());
+        let next = before.with_slots(now, self.board.profile(), &said);
+        if before.slots().is_none() || !next.serves_as(&before) {
+            tracing::info!(epoch = next.epoch(), from = %endpoint, "the topology of the cluster changed");
+            self.board.publish_topology(next);
+        }
+        Ok(())
+    }
+
+    /// Asks a node that is only known by the address of a seed which one it is (R-182).
+    async fn identify(&self, node: NodeIndex, until: Instant) {
+        let topology = self.board.topology();
+        if topology.node(node).is_none_or(|node| node.id.is_some()) {
+            return;
+        }
+        let time = until.since(self.core.now());
+        let request = self.client.to_node(node, raw("CLUSTER").arg("MYID").build::<()>());
+        let id = request.timeout(time).with(|frame: Frame<'_>| {
+            let text = std::str::from_utf8(frame.payload()).ok().filter(|_| !frame.is_null());
+            text.filter(|id| !id.is_empty()).map(str::to_owned)
+        });
+        // Where that may not be asked the seed is one more node.
+        if let Ok(Some(id)) = id.await
+            && let Some(next) = self.board.topology().with_id(self.core.now(), node, &id)
+        {
+            self.board.publish_topology(next);
+        }
+    }
+}
+
+/// What a server without cluster support says means that the options are wrong.
+fn not_a_cluster(error: Error, endpoint: &Endpoint) -> Error {
+    let said = error.server_error().map(|said| said.text().to_ascii_lowercase());
+    match said {
+        Some(said) if said.contains("cluster support disabled") => {
+            let text = "`cluster`: the server is no node of a cluster: leave the option out, or name a \
+                        server with `cluster-enabled yes`";
+            Error::config(text).with_node(endpoint)
+        }
+        _ => error,
+    }
+}
