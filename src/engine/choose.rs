@@ -220,6 +220,9 @@ impl<O: Outside> Engine<O> {
         }
         let chosen = match (&candidates[..], soon) {
             ([], Some(why)) => Chosen::Wait(why),
+            ([], None) if except.is_none() && self.replaces(now, way, shard) => {
+                Chosen::Wait(Why::Connection)
+            }
             ([], None) => Chosen::Never(self.no_server(way.reads.from, shard)),
             // Where every read asks for the role first, the answer is worth waiting for.
             (_, Some(Why::Connection)) if self.awaits_better_role(now, way, best) => {

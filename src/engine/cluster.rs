@@ -11,6 +11,7 @@ use super::{Engine, Line, LinkId, Outside};
 use crate::config::Cluster as Settings;
 use crate::connection::Owner;
 use crate::error::{Error, ErrorKind, Fate};
+use crate::read::Standing;
 use crate::route::{Cursor, QueueId, Way};
 use crate::topology::{NodeIndex, Role, SlotTable, Topology};
 
@@ -188,11 +189,31 @@ impl<O: Outside> Engine<O> {
             }
             if link.is_ready() {
                 wait = Some(Why::Room);
-            } else if wait.is_none() && self.awaits(now, at) {
-                wait = Some(Why::Connection);
+            } else if self.awaits(now, at) {
+                wait = wait.or(Some(Why::Connection));
             }
         }
+        if wait.is_none() && self.replace_for(now, links) {
+            wait = Some(Why::Connection);
+        }
         wait.map_or_else(|| Chosen::Never(self.unreachable(node)), Chosen::Wait)
+    }
+
+    /// Whether a read of this shard for which no link is left may wait for one that takes the place of
+    /// another.
+    pub(super) fn replaces(&mut self, now: Instant, way: &Way, shard: NodeIndex) -> bool {
+        if self.cluster.is_none() {
+            return false;
+        }
+        let from = way.reads.from;
+        let fits = |link: &Link| {
+            let standing = Standing { role: link.role, linked: true, same_zone: link.same_zone };
+            from.rank(standing)
+        };
+        let links = (0..self.readable(shard)).map(|n| self.readable_at(shard, n));
+        let idle = links.filter(|at| matches!(self.links[*at].state, LinkState::Idle));
+        let best = idle.filter_map(|at| Some((fits(&self.links[at])?, at))).min();
+        best.is_some_and(|(_, at)| self.replace_for(now, at..at + 1))
     }
 
     /// Whether a link will take commands soon; one that nobody has asked for yet is connected.
@@ -222,15 +243,21 @@ impl<O: Outside> Engine<O> {
         if !std::mem::replace(&mut cluster.is_crowded, true) {
             self.out.log(Line::crowded(max));
         }
-        let unused = |link: &&mut Link| {
+        false
+    }
+
+    /// Connects one of these links in place of one that nobody uses just now.
+    fn replace_for(&mut self, now: Instant, links: Range<usize>) -> bool {
+        let mut idle = links.filter(|at| matches!(self.links[*at].state, LinkState::Idle));
+        let Some(at) = idle.next() else { return false };
+        let is_unused = |link: &Link| {
             let has_nothing = link.connection.in_flight.is_empty() && link.reserved == 0;
             link.is_ready() && has_nothing && link.connection.out.is_empty()
         };
-        let links = self.links.iter_mut().enumerate();
-        let unused = links.filter(|(_, link)| unused(link)).min_by_key(|(_, link)| link.last_read);
-        let Some((spare, _)) = unused else { return false };
-        self.shelve(LinkId(spare as u32));
-        self.connect(now, at);
+        let links = self.links.iter().enumerate().filter(|(_, link)| is_unused(link));
+        let Some((unused, _)) = links.min_by_key(|(_, link)| link.last_read) else { return false };
+        self.shelve(LinkId(unused as u32));
+        self.connect(now, LinkId(at as u32));
         true
     }
 

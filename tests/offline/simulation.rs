@@ -4,6 +4,7 @@ mod books;
 mod case_16;
 mod clock;
 mod cluster_model;
+mod cluster_runs;
 mod coordinator;
 mod cursors;
 mod fleet;
@@ -95,6 +96,28 @@ fn any_race() {
     });
     let hedges = hedges.into_inner();
     assert!(number(SEED).is_some() || hedges > 500, "only {hedges} hedges in all runs");
+}
+
+/// Design 8.. Fails if in a cluster to which anything happens a reply reaches another's
+/// request, a command is run twice, an acknowledged write is lost, a fate is a lie, a request outlives its
+/// deadline, the client does not find its way again, or anything is left behind.
+#[test]
+fn any_cluster() {
+    let again = AtomicU64::new(0);
+    each_seed("any_cluster", |seed| {
+        let plan = cluster_runs::Plan::new(seed);
+        if number(SEED).is_some() {
+            println!("{plan:?}");
+        }
+        let (wrong, sent) = cluster_runs::run(plan);
+        again.fetch_add(sent, Ordering::Relaxed);
+        wrong
+    });
+    let again = again.into_inner();
+    assert!(
+        number(SEED).is_some() || again > 500,
+        "only {again} commands were sent again in all runs"
+    );
 }
 
 /// Design 8. Fails if anything but the seed decides what a client does.
