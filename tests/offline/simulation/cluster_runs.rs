@@ -56,7 +56,8 @@ impl Plan {
         Plan {
             faults: match rng.bool() {
                 true => SimConfig { seed, ..SimConfig::default() },
-                false => SimConfig { clock_jump: 0.0, ..SimConfig::chaos(seed) },
+                // One that is mute for ever takes no part in getting well again.
+                false => SimConfig { clock_jump: 0.0, mute: 0.0, ..SimConfig::chaos(seed) },
             },
             primaries: rng.usize(1..5),
             replicas_each,
