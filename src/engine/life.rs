@@ -303,7 +303,7 @@ impl<O: Outside> Engine<O> {
         };
         self.fail_in_flight(now, at, &error);
         self.tell(at, state, Some(error.clone()));
-        if was_ready {
+        if was_ready && !self.links[at.0 as usize].is_removed {
             self.hint(at);
         }
         if in_cluster {

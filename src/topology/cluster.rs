@@ -174,13 +174,17 @@ impl Topology {
         for (_, owner) in table.ranges() {
             owns[owner.0 as usize] = true;
         }
+        let is_named = |at: usize| named.get(at).copied().unwrap_or(false);
+        let taken = self.nodes.iter().enumerate().filter(|(at, _)| is_named(*at));
+        let taken: Vec<_> = taken.map(|(_, node)| node.endpoint().clone()).collect();
         for (at, node) in self.nodes.iter_mut().enumerate() {
-            let is_named = named.get(at).copied().unwrap_or(false);
+            let is_named = is_named(at);
             let shard = node.shard.0 as usize;
             // Its primary was not spoken of, so that nothing is known of it either.
             let is_kept =
                 owns[at] || (shard != at && owns[shard] && !named.get(shard).is_some_and(|n| *n));
-            let is_seed = node.id.is_none() && is_seed(profile, node.endpoint());
+            // It can always be asked, unless its address is another node's by now.
+            let is_seed = is_seed(profile, node.endpoint()) && !taken.contains(node.endpoint());
             node.is_removed = !(is_named || is_kept || is_seed);
         }
     }

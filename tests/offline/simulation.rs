@@ -3,6 +3,7 @@
 mod books;
 mod case_16;
 mod clock;
+mod cluster;
 mod cluster_model;
 mod cluster_runs;
 mod coordinator;
