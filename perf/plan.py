@@ -68,6 +68,11 @@ OURS_SPIN = Program("ours, spinning", "ours-local --cpu {cpu} --park spin")
 OURS_HOSTED = Program("ours, hosted", "ours-hosted --workers 2")
 OURS_PINNED = Program("ours, Client over a pinned core", "ours-pinned --cpu {cpu} --workers 2")
 
+# Three nodes with a connection each, and as many clients of one server.
+OURS_CLUSTER = Program("ours, cluster", "ours-local --cpu {cpu} --cluster --depth 192")
+OURS_THREE = Program("ours, 3 connections", "ours-local --cpu {cpu} --connections 3 --depth 64")
+REDIS_RS_CLUSTER = Program("redis-rs 1.8, cluster", "peer-redis --cluster --depth 192")
+
 # The same reads with and without a second copy that could follow; none ever does.
 OURS_READS = Program("ours, unarmed", "ours-local --cpu {cpu} --read-from primary-preferred")
 OURS_ARMED = tuple(
@@ -206,6 +211,14 @@ SCENARIOS = (
         baseline=OURS_READS.label,
     ),
     Scenario(
+        "cluster",
+        "Cluster of 3: GET 64 B, 64 in flight on each connection",
+        "null-cluster",
+        "",
+        (OURS_THREE, OURS_CLUSTER, REDIS_RS_CLUSTER),
+        baseline=OURS_THREE.label,
+    ),
+    Scenario(
         "timer",
         "Timers: how late 200 us end",
         "null-silent",
@@ -334,6 +347,8 @@ TARGETS = (
         for armed in OURS_ARMED
     )
     + (
+        over("cluster CPU / one server", "cluster", "cpu_us_op", OURS_CLUSTER, OURS_THREE, 1.10),
+        over("cluster CPU / redis-rs", "cluster", "cpu_us_op", OURS_CLUSTER, REDIS_RS_CLUSTER, 0.50),
         over("open loop 300,000/s p50 / bare ring", "open", "p50_us", OURS_SPIN, BARE_RING, 1.10),
         over("open loop 300,000/s p99 / bare ring", "open", "p99_us", OURS_SPIN, BARE_RING, 1.10),
     )

@@ -72,7 +72,11 @@ class Server:
                 "--size",
                 str(size),
             ]
-            command += {"null-spin": ["--spin"], "null-silent": ["--silent"]}.get(kind, [])
+            command += {
+                "null-spin": ["--spin"],
+                "null-silent": ["--silent"],
+                "null-cluster": ["--spin", "--nodes", "3"],
+            }.get(kind, [])
         try:
             self.process = subprocess.Popen(
                 command,

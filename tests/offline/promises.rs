@@ -42,3 +42,24 @@ fn what_threads_may_share() {
     is_shared::<StateChange>();
     is_shared::<Remote>();
 }
+
+/// Fails if what users have to be warned of is not said where they choose a policy: that
+/// reads may be stale, also after a write of their own and through a hedge, and what a PING measures.
+#[test]
+fn users_are_warned_of_stale_reads() {
+    let said = |text: &str, words: &[&str]| {
+        let text = text.replace("///", "").split_whitespace().collect::<Vec<_>>().join(" ");
+        let missing: Vec<_> = words.iter().filter(|words| !text.contains(**words)).collect();
+        assert!(missing.is_empty(), "not said: {missing:?}");
+    };
+    let policy = include_str!("../../src/read/policy.rs");
+    said(
+        policy,
+        &["may answer with **stale** data", "right after a write", "hedge on a replica beats"],
+    );
+    said(
+        include_str!("../../README.md"),
+        &["may answer with stale data", "after a write of your own"],
+    );
+    said(include_str!("../../src/read/nearest.rs"), &["It includes the queues on both sides"]);
+}

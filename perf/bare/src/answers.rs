@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
 
 const SLICES: usize = 64;
 const OK: &[u8] = b"+OK\r\n";
@@ -52,6 +54,20 @@ pub struct Session {
     last: Option<Shape>,
     resp3: bool,
     silent: bool,
+    /// The answer to CLUSTER SLOTS.
+    slots: Arc<[u8]>,
+}
+
+/// What CLUSTER SLOTS answers where the slots are divided evenly among these.
+pub fn slots_of(nodes: &[SocketAddr]) -> Vec<u8> {
+    let mut answer = format!("*{}\r\n", nodes.len());
+    for (n, node) in nodes.iter().enumerate() {
+        let (first, last) = (n * 16384 / nodes.len(), (n + 1) * 16384 / nodes.len() - 1);
+        let (host, port) = (node.ip().to_string(), node.port());
+        answer.push_str(&format!("*3\r\n:{first}\r\n:{last}\r\n*3\r\n"));
+        answer.push_str(&format!("${}\r\n{host}\r\n:{port}\r\n$40\r\n{n:040x}\r\n", host.len()));
+    }
+    answer.into_bytes()
 }
 
 impl Session {
@@ -59,7 +75,14 @@ impl Session {
     pub fn new(size: usize) -> Session {
         let buffer = vec![0; (4 * size + (64 << 10)).max(256 << 10)];
         let due = VecDeque::new();
-        Session { buffer, filled: 0, due, sent: 0, last: None, resp3: false, silent: false }
+        let slots = Arc::default();
+        Session { buffer, filled: 0, due, sent: 0, last: None, resp3: false, silent: false, slots }
+    }
+
+    /// Answers CLUSTER SLOTS so.
+    pub fn in_cluster(mut self, slots: Arc<[u8]>) -> Session {
+        self.slots = slots;
+        self
     }
 
     /// Leaves every GET and SET without an answer.
@@ -120,7 +143,13 @@ impl Session {
             }
             self.answer(is_get, 1);
         } else {
-            let answer = other(&verb, &words, &mut self.resp3);
+            let has_slots = !self.slots.is_empty();
+            let answer = match (&verb[..], words.get(1)) {
+                (b"CLUSTER", Some(word)) if has_slots && word.eq_ignore_ascii_case(b"SLOTS") => {
+                    self.slots.to_vec()
+                }
+                _ => other(&verb, &words, &mut self.resp3),
+            };
             self.due.push_back(Answers::Other(answer));
         }
         Ok(len)

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use clap::Args;
 use harness::{Keys, Lane, Verb, Workload, now_ns, start};
+use hedgerow::config::Cluster;
 use hedgerow::prelude::*;
 use hedgerow::read::{Delay, Hedging, ReadFrom};
 use hedgerow::resp::FromReply;
@@ -29,6 +30,9 @@ pub struct Reading {
     /// Policy of reads, such as primary-preferred
     #[arg(long, default_value = "primary")]
     read_from: ReadFrom,
+    /// The server is a node of a cluster
+    #[arg(long)]
+    cluster: bool,
     /// Delay in microseconds after which a second copy is sent; by default none is
     #[arg(long)]
     hedge_us: Option<u64>,
@@ -37,6 +41,7 @@ pub struct Reading {
 impl Reading {
     /// Adds what was asked for to `options`.
     pub fn apply(&self, options: &mut Options) {
+        options.cluster = self.cluster.then(Cluster::default);
         if !self.read_from.uses_replicas() {
             return;
         }

@@ -20,6 +20,9 @@ pub struct Options {
     /// Workers of tokio's multi_thread runtime; 0 is current_thread
     #[arg(long, default_value_t = 0)]
     workers: usize,
+    /// The server is a node of a cluster
+    #[arg(long)]
+    cluster: bool,
     /// Drop the response timeout, where the library has one by default
     #[arg(long)]
     no_timeout: bool,
@@ -29,6 +32,11 @@ impl Options {
     /// The server as `redis://` URL.
     pub fn url(&self) -> String {
         format!("redis://{}", self.workload.addr)
+    }
+
+    /// Whether the server is a node of a cluster.
+    pub fn in_cluster(&self) -> bool {
+        self.cluster
     }
 
     /// Whether the library's default response timeout is to be dropped.

@@ -234,3 +234,30 @@ fn a_new_connection_starts_unknown() {
         assert!(client.nodes()[1].latency < Some(5 * MS), "{:?}", client.nodes()[1].latency);
     });
 }
+
+/// Fails if reads go to, or wait for, a primary that cannot be had, or if it does not serve again once
+/// its back-off lets it be tried.
+#[test]
+fn a_dead_primary_is_no_candidate() {
+    let fleet = Fleet::new(1);
+    fleet.replicas[0].set_duration(2 * MS);
+    let (primary, replica) = (fleet.primary.clone(), fleet.replicas[0].clone());
+    fleet.run(fleet.options(ReadFrom::Nearest), async move |core, client| {
+        get(&client).await.expect("an answer");
+        primary.stop();
+        pass(&core, 10 * MS).await;
+        for _ in 0..200 {
+            let (begun, before) = (core.now(), replica.count("GET"));
+            get(&client).await.expect("an answer");
+            assert!(core.now().since(begun) < 10 * MS && replica.count("GET") == before + 1);
+            pass(&core, 10 * MS).await;
+        }
+        primary.resume();
+        pass(&core, Duration::from_secs(12)).await;
+        let before = primary.count("GET");
+        for _ in 0..20 {
+            get(&client).await.expect("an answer");
+        }
+        assert!(primary.count("GET") - before >= 18, "it is the nearest again");
+    });
+}

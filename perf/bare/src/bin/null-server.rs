@@ -2,13 +2,14 @@
 //! epoll; a command that begins like the last one of its connection and is as long is not parsed
 //! again.
 
-use bare::answers::{Patterns, Session};
+use bare::answers::{Patterns, Session, slots_of};
 use clap::Parser;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 #[derive(Parser)]
 #[command(about = "RESP server that answers GET with a fixed value and SET with OK")]
@@ -26,9 +27,28 @@ struct Options {
     /// Never answer GET and SET
     #[arg(long)]
     silent: bool,
+    /// Say that it is so many primaries of a cluster: they listen on the same port, each at the address
+    /// after the last one's
+    #[arg(long, default_value_t = 1)]
+    nodes: u8,
 }
 
-const LISTENER: u64 = u64::MAX;
+impl Options {
+    /// The addresses of all nodes.
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let at = |n: u8| match self.addr.ip() {
+            IpAddr::V4(first) => {
+                let [a, b, c, d] = first.octets();
+                SocketAddr::from(([a, b, c, d + n], self.addr.port()))
+            }
+            IpAddr::V6(_) => self.addr,
+        };
+        (0..self.nodes).map(at).collect()
+    }
+}
+
+/// Tokens from here on are listeners.
+const LISTENERS: u64 = u64::MAX - 255;
 
 struct Peer {
     socket: TcpStream,
@@ -69,6 +89,7 @@ fn accept(
     epoll: &Epoll,
     peers: &mut HashMap<u64, Peer>,
     options: &Options,
+    slots: &Arc<[u8]>,
 ) -> io::Result<()> {
     loop {
         let socket = match listener.accept() {
@@ -80,7 +101,7 @@ fn accept(
         socket.set_nodelay(true)?;
         let token = socket.as_raw_fd() as u64;
         epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
-        let session = Session::new(options.size).silent(options.silent);
+        let session = Session::new(options.size).silent(options.silent).in_cluster(slots.clone());
         peers.insert(token, Peer { socket, session, waits_for_room: false });
     }
 }
@@ -88,10 +109,17 @@ fn accept(
 fn main() -> io::Result<()> {
     let options = Options::parse();
     let patterns = Patterns::new(options.size);
-    let listener = TcpListener::bind(options.addr)?;
-    listener.set_nonblocking(true)?;
+    let addresses = options.addresses();
+    let is_cluster = addresses.len() > 1;
+    let slots: Arc<[u8]> = if is_cluster { slots_of(&addresses).into() } else { Arc::default() };
     let epoll = Epoll::new(EpollCreateFlags::empty())?;
-    epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
+    let mut listeners = Vec::new();
+    for (address, token) in addresses.iter().zip(LISTENERS..) {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+        listeners.push(listener);
+    }
     let timeout = if options.spin { EpollTimeout::ZERO } else { EpollTimeout::NONE };
     let mut peers = HashMap::new();
     let mut events = [EpollEvent::empty(); 64];
@@ -102,8 +130,8 @@ fn main() -> io::Result<()> {
         };
         for event in &events[..ready] {
             let token = event.data();
-            if token == LISTENER {
-                accept(&listener, &epoll, &mut peers, &options)?;
+            if let Some(at) = token.checked_sub(LISTENERS) {
+                accept(&listeners[at as usize], &epoll, &mut peers, &options, &slots)?;
                 continue;
             }
             let Some(peer) = peers.get_mut(&token) else { continue };
