@@ -71,6 +71,9 @@ OURS_PINNED = Program("ours, Client over a pinned core", "ours-pinned --cpu {cpu
 # Three nodes with a connection each, and as many clients of one server.
 OURS_CLUSTER = Program("ours, cluster", "ours-local --cpu {cpu} --cluster --depth 192")
 OURS_THREE = Program("ours, 3 connections", "ours-local --cpu {cpu} --connections 3 --depth 64")
+OURS_FLEET = Program(
+    "ours, 300 nodes", "ours-local --cpu {cpu} --cluster --read-from quickest --depth 600"
+)
 REDIS_RS_CLUSTER = Program("redis-rs 1.8, cluster", "peer-redis --cluster --depth 192")
 
 # The same reads with and without a second copy that could follow; none ever does.
@@ -219,6 +222,14 @@ SCENARIOS = (
         baseline=OURS_THREE.label,
     ),
     Scenario(
+        "fleet",
+        "Cluster of 100 primaries with 2 replicas each, reads from all of them",
+        "null-fleet",
+        "",
+        (OURS_FLEET,),
+        baseline=OURS_FLEET.label,
+    ),
+    Scenario(
         "timer",
         "Timers: how late 200 us end",
         "null-silent",
@@ -348,6 +359,7 @@ TARGETS = (
     )
     + (
         over("cluster CPU / one server", "cluster", "cpu_us_op", OURS_CLUSTER, OURS_THREE, 1.10),
+        Target("cluster of 300 nodes: MiB", "fleet", "rss_mib", OURS_FLEET.label, None, 64),
         over("cluster CPU / redis-rs", "cluster", "cpu_us_op", OURS_CLUSTER, REDIS_RS_CLUSTER, 0.50),
         over("open loop 300,000/s p50 / bare ring", "open", "p50_us", OURS_SPIN, BARE_RING, 1.10),
         over("open loop 300,000/s p99 / bare ring", "open", "p99_us", OURS_SPIN, BARE_RING, 1.10),

@@ -75,7 +75,8 @@ class Server:
             command += {
                 "null-spin": ["--spin"],
                 "null-silent": ["--silent"],
-                "null-cluster": ["--spin", "--nodes", "3"],
+                "null-cluster": ["--spin", "--primaries", "3"],
+                "null-fleet": ["--primaries", "100", "--replicas-each", "2"],
             }.get(kind, [])
         try:
             self.process = subprocess.Popen(

@@ -18,6 +18,10 @@ use crate::topology::{Board, NodeIndex, Role, SlotsReply, Topology};
 /// Longest pass.
 const PASS_MOST: Duration = Duration::from_secs(60);
 
+/// What a node has at least to answer, and at most while there is another one to ask.
+const LEAST: Duration = Duration::from_millis(100);
+const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
+
 /// The discovery of one cluster.
 pub(super) struct Discovery {
     core: LocalContext,
@@ -210,13 +214,15 @@ impl Pass {
         let all = self.until.since(begun);
         let seeds_until = begun + all / 2 + all / 4;
         let has_seeds = candidates.iter().any(|candidate| candidate.part != Part::Known);
-        for Candidate { node, endpoint, part } in candidates {
+        let parts: Vec<_> = candidates.iter().map(|candidate| candidate.part).collect();
+        for (n, Candidate { node, endpoint, part }) in candidates.into_iter().enumerate() {
             let until = match part {
                 Part::Known if has_seeds => begun + all / 2,
                 Part::Seed => seeds_until,
                 Part::Known | Part::Last => self.until,
             };
-            let time = until.since(self.core.now()).min(self.longest_try());
+            let left = parts[n..].iter().filter(|other| **other == part).count() as u32;
+            let time = self.time_of_one(until.since(self.core.now()), left);
             if time.is_zero() {
                 continue;
             }
@@ -233,10 +239,16 @@ impl Pass {
         }))
     }
 
-    /// One node has the time of a connect and a command.
-    fn longest_try(&self) -> Duration {
+    /// The time of one node, with so many left that share `time`: at most that of a connect and a command,
+    /// and one that says nothing leaves the others enough.
+    fn time_of_one(&self, time: Duration, left: u32) -> Duration {
         let profile = self.board.profile();
-        profile.connect_timeout + profile.command_timeout.unwrap_or(profile.connect_timeout)
+        let command = profile.command_timeout.unwrap_or(profile.connect_timeout);
+        let most = profile.connect_timeout + command;
+        match left {
+            0 | 1 => time.min(most),
+            _ => (time / left).clamp(time.min(LEAST), most).min(ONE_OF_SEVERAL),
+        }
     }
 
     async fn ask(&self, node: NodeIndex, endpoint: &Endpoint, time: Duration) -> Result<(), Error> {

@@ -58,14 +58,19 @@ pub struct Session {
     slots: Arc<[u8]>,
 }
 
-/// What CLUSTER SLOTS answers where the slots are divided evenly among these.
-pub fn slots_of(nodes: &[SocketAddr]) -> Vec<u8> {
-    let mut answer = format!("*{}\r\n", nodes.len());
-    for (n, node) in nodes.iter().enumerate() {
-        let (first, last) = (n * 16384 / nodes.len(), (n + 1) * 16384 / nodes.len() - 1);
-        let (host, port) = (node.ip().to_string(), node.port());
-        answer.push_str(&format!("*3\r\n:{first}\r\n:{last}\r\n*3\r\n"));
-        answer.push_str(&format!("${}\r\n{host}\r\n:{port}\r\n$40\r\n{n:040x}\r\n", host.len()));
+/// What CLUSTER SLOTS answers where the slots are divided evenly among the first so many of these nodes,
+/// and the others are their replicas.
+pub fn slots_of(nodes: &[SocketAddr], primaries: usize) -> Vec<u8> {
+    let mut answer = format!("*{primaries}\r\n");
+    for n in 0..primaries {
+        let (first, last) = (n * 16384 / primaries, (n + 1) * 16384 / primaries - 1);
+        let shard = nodes.iter().enumerate().skip(n).step_by(primaries);
+        answer += &format!("*{}\r\n:{first}\r\n:{last}\r\n", 2 + nodes.len() / primaries);
+        for (number, node) in shard {
+            let (host, port) = (node.ip().to_string(), node.port());
+            answer += &format!("*3\r\n${}\r\n{host}\r\n:{port}\r\n", host.len());
+            answer += &format!("$40\r\n{number:040x}\r\n");
+        }
     }
     answer.into_bytes()
 }

@@ -14,6 +14,8 @@ static COUNTERS: Mutex<BTreeMap<&'static str, &'static AtomicU64>> = Mutex::new(
 #[derive(Serialize)]
 struct Outcome {
     program: String,
+    /// Largest resident memory, in MiB.
+    rss_mib: f64,
     ops: u64,
     ops_s: f64,
     cpu_us_op: f64,
@@ -36,6 +38,8 @@ struct Outcome {
 struct Snapshot {
     ops: u64,
     cpu_us: i64,
+    /// Largest resident memory so far, in KiB.
+    rss_kib: i64,
     switches: i64,
     at_ns: u64,
     counters: BTreeMap<&'static str, u64>,
@@ -78,6 +82,7 @@ fn snapshot() -> Snapshot {
     Snapshot {
         ops: done_total(),
         cpu_us: cpu_us(&usage),
+        rss_kib: usage.max_rss(),
         switches: usage.voluntary_context_switches() + usage.involuntary_context_switches(),
         at_ns: now_ns(),
         counters: counters.iter().map(|(name, count)| (*name, count.load(Relaxed))).collect(),
@@ -102,6 +107,7 @@ fn outcome(workload: &Workload, before: &Snapshot, after: &Snapshot) -> Outcome 
         program: program.rsplit('/').next().unwrap_or_default().to_string(),
         ops,
         ops_s: ops as f64 / secs,
+        rss_mib: after.rss_kib as f64 / 1024.0,
         cpu_us_op: cpu_us / per_op,
         cpu_us_mib: cpu_us / (payload / f64::from(1 << 20)),
         cpu_share: cpu_us / 1e6 / secs,

@@ -45,7 +45,8 @@ impl Reading {
         if !self.read_from.uses_replicas() {
             return;
         }
-        if let Endpoint::Tcp { port, .. } = options.endpoint {
+        if let (Endpoint::Tcp { port, .. }, false) = (&options.endpoint, self.cluster) {
+            let port = *port;
             options.replica_endpoints = vec![Endpoint::tcp("127.0.0.2", port)];
         }
         options.read_from = self.read_from.into();

@@ -350,3 +350,45 @@ fn hedges_stay_in_the_shard() {
         assert_eq!(client.hedges().won, 1);
     });
 }
+
+/// Fails if nodes that say nothing take the time of those that would answer.
+#[test]
+fn silent_nodes_leave_time_for_others() {
+    let world = World::new(1);
+    let mut options = world.options();
+    options.connect_timeout = 4 * S;
+    world.run(options, async |core, client, cluster| {
+        client.set(KEYS[0], "before").await.expect("a status");
+        let owner = cluster.owner_of(KEYS[0]);
+        let heir = cluster.replicas_of(owner)[0];
+        for node in (0..6).filter(|node| *node != heir) {
+            let is_owner = node == owner;
+            cluster.server(node).on_request(move |asked| match asked.args[0] {
+                b"CLUSTER" => Reaction::ServeAfter(3_600 * S),
+                b"SET" if is_owner => Reaction::Answer(b"-READONLY no\r\n".to_vec()),
+                _ => Reaction::Serve,
+            });
+        }
+        cluster.fail_over(heir);
+        let begun = core.now();
+        client.set(KEYS[0], "after").timeout(10 * S).await.expect("one node knows");
+        assert!(core.now().since(begun) < 4 * S, "{:?}", core.now().since(begun));
+    });
+}
+
+/// Fails if a core has more connections than it may have, or if nodes beyond that are out of reach.
+#[test]
+fn sockets_are_few_where_they_must_be() {
+    let world = World::new(1);
+    let mut options = world.options();
+    options.cluster.as_mut().expect("a cluster").sockets_max = 2;
+    world.run(options, async |_, client, _| {
+        for _ in 0..5 {
+            for key in KEYS {
+                get(&client, key).await.expect("a value");
+                let connected = client.nodes().iter().filter(|node| node.connections > 0).count();
+                assert!(connected <= 2, "{connected}");
+            }
+        }
+    });
+}

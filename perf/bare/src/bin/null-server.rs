@@ -7,7 +7,7 @@ use clap::Parser;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -27,28 +27,31 @@ struct Options {
     /// Never answer GET and SET
     #[arg(long)]
     silent: bool,
-    /// Say that it is so many primaries of a cluster: they listen on the same port, each at the address
-    /// after the last one's
+    /// Say that it is so many primaries of a cluster: all nodes listen on the same port, each at the
+    /// address after the last one's
     #[arg(long, default_value_t = 1)]
-    nodes: u8,
+    primaries: u16,
+    /// Replicas of each primary
+    #[arg(long, default_value_t = 0)]
+    replicas_each: u16,
 }
 
 impl Options {
     /// The addresses of all nodes.
     fn addresses(&self) -> Vec<SocketAddr> {
-        let at = |n: u8| match self.addr.ip() {
+        let at = |n: u16| match self.addr.ip() {
             IpAddr::V4(first) => {
-                let [a, b, c, d] = first.octets();
-                SocketAddr::from(([a, b, c, d + n], self.addr.port()))
+                let ip = Ipv4Addr::from_bits(first.to_bits() + u32::from(n));
+                SocketAddr::from((ip, self.addr.port()))
             }
             IpAddr::V6(_) => self.addr,
         };
-        (0..self.nodes).map(at).collect()
+        (0..self.primaries * (1 + self.replicas_each)).map(at).collect()
     }
 }
 
 /// Tokens from here on are listeners.
-const LISTENERS: u64 = u64::MAX - 255;
+const LISTENERS: u64 = u64::MAX - u16::MAX as u64;
 
 struct Peer {
     socket: TcpStream,
@@ -111,7 +114,11 @@ fn main() -> io::Result<()> {
     let patterns = Patterns::new(options.size);
     let addresses = options.addresses();
     let is_cluster = addresses.len() > 1;
-    let slots: Arc<[u8]> = if is_cluster { slots_of(&addresses).into() } else { Arc::default() };
+    let slots: Arc<[u8]> = if is_cluster {
+        slots_of(&addresses, options.primaries.into()).into()
+    } else {
+        Arc::default()
+    };
     let epoll = Epoll::new(EpollCreateFlags::empty())?;
     let mut listeners = Vec::new();
     for (address, token) in addresses.iter().zip(LISTENERS..) {
