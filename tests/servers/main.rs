@@ -2,6 +2,7 @@
 
 mod cluster_fleet;
 mod cluster_formed;
+mod cluster_mesh;
 mod command_table;
 mod cursors;
 mod fleet;
