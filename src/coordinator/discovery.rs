@@ -106,10 +106,15 @@ impl Discovery {
     }
 
     pub(super) fn on_read_only(&self, now: Instant, node: NodeIndex) {
+        self.state.borrow_mut().doubtful.push(node);
+        self.on_awaited(now);
+    }
+
+    /// Commands wait for what a pass finds.
+    pub(super) fn on_awaited(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
-        state.doubtful.push(node);
         state.is_urgent = true;
-        state.refresh.on_read_only(now);
+        state.refresh.on_awaited(now);
     }
 
     /// Nodes said that slots, or keys of them, are elsewhere: published at once, and asked for later.

@@ -80,6 +80,7 @@ fn take_hints(board: &Board, roles: &RefCell<Roles>, discovery: Option<&Discover
             (Hint::Lost(index), Some(discovery)) => discovery.on_lost(now, index),
             (Hint::Stale, Some(discovery)) => discovery.on_stale(now),
             (Hint::ReadOnly(index), Some(discovery)) => discovery.on_read_only(now, index),
+            (Hint::Awaited, Some(discovery)) => discovery.on_awaited(now),
             (_, None) => {}
         }
     }

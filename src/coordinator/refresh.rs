@@ -12,7 +12,7 @@ const LOST_EVERY: Duration = Duration::from_secs(1);
 /// After a pass that failed: so long the first time, twice as long each time, up to the second.
 const FAILED_FIRST: Duration = Duration::from_secs(5);
 const FAILED_MOST: Duration = Duration::from_secs(60);
-/// Between passes that commands wait for, as a primary is none any more.
+/// Between passes that commands wait for, as a primary is none any more or nobody named the one to ask.
 const URGENT_EVERY: Duration = Duration::from_millis(100);
 /// Between passes while nothing is known at all: so long the first time, and at most.
 const FIRST_FIRST: Duration = Duration::from_millis(100);
@@ -67,8 +67,8 @@ impl Refresh {
         self.lost = self.lost.min(earliest.max(now));
     }
 
-    /// Commands wait for the successor of a primary.
-    pub(super) fn on_read_only(&mut self, now: Instant) {
+    /// Commands wait for the successor of a primary, or for the address of a node.
+    pub(super) fn on_awaited(&mut self, now: Instant) {
         // A pass that is under way serves for it.
         if !self.in_flight {
             let earliest = self.last_begun.map_or(now, |last| last + URGENT_EVERY);
@@ -176,7 +176,7 @@ mod tests {
         assert!(refresh.begin(at(25.0)));
         refresh.end(at(25.1), true, 0.0);
         refresh.on_redirect(at(30.0));
-        refresh.on_read_only(at(31.0));
+        refresh.on_awaited(at(31.0));
         assert!(refresh.begin(at(31.0)));
         refresh.end(at(31.0), true, 0.0);
         refresh.on_redirect(at(31.5));
@@ -216,7 +216,7 @@ mod tests {
             now = refresh.due();
         }
         assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
-        refresh.on_read_only(last + S);
+        refresh.on_awaited(last + S);
         assert!(refresh.begin(last + S));
     }
 
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn passes_are_shared() {
         let mut refresh = known(None);
-        refresh.on_read_only(at(10.0));
+        refresh.on_awaited(at(10.0));
         assert!(refresh.begin(at(10.0)));
-        refresh.on_read_only(at(10.1));
+        refresh.on_awaited(at(10.1));
         refresh.on_lost(at(10.1));
         assert_eq!((refresh.due(), refresh.begin(at(10.5))), (Instant::NEVER, false));
         refresh.end(at(11.0), true, 0.0);

@@ -95,7 +95,7 @@ impl<O: Outside> Engine<O> {
         match verdict {
             Verdict::Follow(Redirect { is_moved, slot, to }) => {
                 let known = to.as_ref().and_then(|to| self.topology.find(to));
-                let Some(to) = to else { return self.tell_coordinator(Hint::Stale) };
+                let Some(to) = to else { return self.tell_coordinator(Hint::Awaited) };
                 match (known, is_moved) {
                     // What was known already: the replica that said so may not know of READONLY.
                     (Some(node), true) if self.owner(Some(*slot)) == Some(node) => {}

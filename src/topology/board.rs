@@ -38,6 +38,8 @@ pub(crate) enum Hint {
     Stale,
     /// A node is no primary any more, and commands wait until its successor is known.
     ReadOnly(NodeIndex),
+    /// A command waits to be told where its slot is: a node knows no address of the one that has it.
+    Awaited,
 }
 
 /// A counter on cache lines of its own: every core reads it once a turn.
