@@ -1,6 +1,7 @@
 //! Which link a command of a cluster takes.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
@@ -13,7 +14,7 @@ use crate::connection::Owner;
 use crate::error::{Error, ErrorKind, Fate};
 use crate::read::Standing;
 use crate::route::{Cursor, QueueId, Way};
-use crate::topology::{NodeIndex, Role, SlotTable, Topology};
+use crate::topology::{Hint, NodeIndex, Role, SlotTable, Topology};
 
 /// What an engine knows of its cluster.
 pub(super) struct Cluster {
@@ -32,7 +33,12 @@ pub(super) struct Cluster {
     sockets_max: usize,
     /// That there are too many nodes was said.
     is_crowded: bool,
+    /// When it may be said again that commands are refused as their node is dead.
+    next_refusal: Instant,
 }
+
+/// Between two reports of commands that are refused.
+const REFUSED_EVERY: Duration = Duration::from_millis(200);
 
 impl Cluster {
     pub(super) fn new(settings: &Settings, now: Instant) -> Cluster {
@@ -45,6 +51,7 @@ impl Cluster {
             failure: None,
             sockets_max: settings.sockets_max,
             is_crowded: false,
+            next_refusal: Instant::ZERO,
         }
     }
 
@@ -196,7 +203,25 @@ impl<O: Outside> Engine<O> {
         if wait.is_none() && self.replace_for(now, links) {
             wait = Some(Why::Connection);
         }
+        if wait.is_none() {
+            self.report_dead(now, node);
+        }
         wait.map_or_else(|| Chosen::Never(self.unreachable(node)), Chosen::Wait)
+    }
+
+    /// A command is refused as its node cannot be reached: another one may have its slots by now, which
+    /// nobody tells a client that has nobody else to ask.
+    fn report_dead(&mut self, now: Instant, node: NodeIndex) {
+        let is_dead = |link: &Link| link.is_dead && !matches!(link.state, LinkState::Failed(_));
+        let is_dead = self.links[self.links_of(node)].iter().any(is_dead);
+        let Some(cluster) = self.cluster.as_mut().filter(|cluster| now >= cluster.next_refusal)
+        else {
+            return;
+        };
+        if is_dead {
+            cluster.next_refusal = now + REFUSED_EVERY;
+            self.tell_coordinator(Hint::Lost(node));
+        }
     }
 
     /// Whether a read of this shard for which no link is left may wait for one that takes the place of

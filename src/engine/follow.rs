@@ -134,7 +134,7 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    fn tell_coordinator(&self, hint: Hint) {
+    pub(super) fn tell_coordinator(&self, hint: Hint) {
         if let Some(board) = self.reported_board() {
             board.hint(hint);
         }

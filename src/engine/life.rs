@@ -303,7 +303,10 @@ impl<O: Outside> Engine<O> {
         };
         self.fail_in_flight(now, at, &error);
         self.tell(at, state, Some(error.clone()));
-        if was_ready && !self.links[at.0 as usize].is_removed {
+        let link = &self.links[at.0 as usize];
+        // A primary that stays away may have a successor by now.
+        let stays_away = in_cluster && link.role == Role::Primary;
+        if (was_ready || stays_away) && !link.is_removed {
             self.hint(at);
         }
         if in_cluster {
