@@ -230,7 +230,9 @@ impl<O: Outside> Engine<O> {
         let link = &self.links[at];
         let Some(notice) = &self.notice else { return link.check };
         let said = notice.health.node(link.node);
-        if link.check.at.is_none() || said.checked <= link.check.at {
+        // A connection of a cluster is never asked itself.
+        let is_unchecked = self.cluster.is_none() && link.check.at.is_none();
+        if is_unchecked || said.checked <= link.check.at {
             return link.check;
         }
         let offset = said.offset.or(link.check.offset);
