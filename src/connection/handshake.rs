@@ -226,6 +226,15 @@ impl Handshake {
                 other => other,
             },
             (Step::Auth, Some(error)) => failed("authentication", error, options),
+            (Step::Select, Some(error)) if error.is("ERR") && options.cluster.is_some() => {
+                let text = format!(
+                    "`database`: the cluster has no database {}: {error}; raise `cluster-databases` on \
+                     every node",
+                    options.database
+                );
+                let error = Error::config(text).with_server(error);
+                Progress::Failed { error, permanent: true }
+            }
             (Step::Select, Some(error)) => failed("selecting the database", error, options),
         }
     }
