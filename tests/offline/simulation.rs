@@ -5,6 +5,7 @@ mod case_16;
 mod clock;
 mod cluster;
 mod cluster_model;
+mod cluster_outages;
 mod cluster_runs;
 mod coordinator;
 mod cursors;

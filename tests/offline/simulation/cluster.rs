@@ -211,8 +211,10 @@ fn a_dead_shard_is_alone() {
         pass(&core, 6 * S).await;
         get(&client, KEYS[0]).await.expect("it is back");
     });
+    // Once a second they are asked; on its way a question may take a little longer than the one before.
     let gaps = world.gaps();
-    assert!(gaps.iter().filter(|gap| **gap > Duration::ZERO).all(|gap| *gap >= S), "{gaps:?}");
+    let mut gaps_of_passes = gaps.iter().filter(|gap| **gap > Duration::ZERO);
+    assert!(gaps_of_passes.all(|gap| *gap >= S - MS), "{gaps:?}");
 }
 
 /// Fails if the nodes are asked again sooner than 5 s after a failure, or without growing pauses, or
