@@ -1,9 +1,9 @@
 //! A real cluster for one test. It is formed, resharded and failed over with the servers' own commands,
 //! and what it says of itself is what its nodes say.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hedgerow::command::slot::{self, SLOT_COUNT};
@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     nodes: Vec<Server>,
     ids: Vec<String>,
     /// The nodes that answer nothing now, and the slots that each had when it went.
-    away: RefCell<BTreeMap<usize, Vec<Slots>>>,
+    away: Mutex<BTreeMap<usize, Vec<Slots>>>,
 }
 
 /// A server that can be a node, for [`Cluster::formed`].
@@ -78,7 +78,7 @@ impl Cluster {
     ) -> Cluster {
         let id = |node: &Server| texts(&node.tell(&["CLUSTER", "MYID"])).remove(0);
         let ids = nodes.iter().map(id).collect();
-        let cluster = Cluster { nodes, ids, away: RefCell::default() };
+        let cluster = Cluster { nodes, ids, away: Mutex::default() };
         cluster.divide_slots(primaries);
         cluster.introduce_all();
         for replica in primaries..cluster.nodes.len() {
@@ -319,14 +319,18 @@ impl Cluster {
 impl Cluster {
     /// The nodes that were neither killed nor paused, or are back.
     pub(crate) fn awake(&self) -> Vec<usize> {
-        let away = self.away.borrow();
+        let away = self.away();
         (0..self.nodes.len()).filter(|n| !away.contains_key(n)).collect()
     }
 
+    fn away(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<Slots>>> {
+        self.away.lock().expect("no test goes on after another's failure")
+    }
+
     fn goes(&self, n: usize) {
-        if !self.away.borrow().contains_key(&n) {
+        if !self.away().contains_key(&n) {
             let slots = self.slots_of(n);
-            self.away.borrow_mut().insert(n, slots);
+            self.away().insert(n, slots);
         }
     }
 
@@ -339,7 +343,7 @@ impl Cluster {
     /// As [`Server::resume`].
     pub(crate) fn resume(&self, n: usize) {
         self.node(n).resume();
-        self.away.borrow_mut().remove(&n);
+        self.away().remove(&n);
     }
 
     /// As [`Server::kill`].
@@ -351,7 +355,7 @@ impl Cluster {
     /// As [`Server::restart`]: the same node, with what it last knew of the cluster, and no keys.
     pub(crate) fn restart(&mut self, n: usize) {
         self.nodes[n].restart();
-        self.away.borrow_mut().remove(&n);
+        self.away().remove(&n);
     }
 
     /// Makes a replica change roles with its primary, which answers; waits until it is a primary.
@@ -364,7 +368,7 @@ impl Cluster {
     /// Waits until a node has taken over the slots of one that was killed or paused, and is itself sure
     /// that the cluster is well; answers which.
     pub(crate) async fn await_takeover<P: Placement>(&self, place: &P, of: usize) -> usize {
-        let slots = self.away.borrow()[&of].clone();
+        let slots = self.away()[&of].clone();
         let slot = *slots.first().expect("it had slots").start();
         let taken = || {
             let heir = self.claimant(slot)?;

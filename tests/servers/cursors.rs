@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::LocalBoxFuture;
 use hedgerow::client::Pages;
 use hedgerow::command::cursors::{ScanOptions, ScanPage};
-use hedgerow::command::{Command, keys};
+use hedgerow::command::{Command, hashes, keys};
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
 use hedgerow::{Error, ErrorKind, LocalClient};
@@ -18,14 +18,20 @@ use crate::server::{Flavor, Server};
 const KEYS: usize = 10_000;
 
 /// A client that can be scanned, of either placement.
-trait Scans: Client {
+pub(crate) trait Scans: Client {
     /// A scan of all keys, of about `count` a page.
     fn key_pages(&self, count: u64) -> Box<dyn KeyPages>;
+    /// A scan of a hash, whose fields and values follow each other.
+    fn hash_pages(&self, key: &'static str) -> Box<dyn KeyPages>;
 }
 
 impl Scans for LocalClient {
     fn key_pages(&self, count: u64) -> Box<dyn KeyPages> {
         Box::new(self.pages(page_of(count)))
+    }
+
+    fn hash_pages(&self, key: &'static str) -> Box<dyn KeyPages> {
+        Box::new(self.pages(move |cursor| hashes::hscan::<String>(key, cursor)))
     }
 }
 
@@ -33,10 +39,14 @@ impl Scans for hedgerow::Client {
     fn key_pages(&self, count: u64) -> Box<dyn KeyPages> {
         Box::new(self.pages(page_of(count)))
     }
+
+    fn hash_pages(&self, key: &'static str) -> Box<dyn KeyPages> {
+        Box::new(self.pages(move |cursor| hashes::hscan::<String>(key, cursor)))
+    }
 }
 
 /// A scan under way.
-trait KeyPages {
+pub(crate) trait KeyPages {
     fn next(&mut self) -> LocalBoxFuture<'_, Result<Option<Vec<String>>, Error>>;
 }
 

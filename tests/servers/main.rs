@@ -1,8 +1,14 @@
 //! What only real servers can prove. `tests/run` (or `tests/servers/fetch`) puts them in place.
 
+mod cluster_client;
+mod cluster_faults;
 mod cluster_fleet;
 mod cluster_formed;
+mod cluster_keys;
+mod cluster_load;
 mod cluster_mesh;
+mod cluster_reads;
+mod cluster_seeds;
 mod command_table;
 mod cursors;
 mod fleet;

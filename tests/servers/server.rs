@@ -1,7 +1,7 @@
 //! A real server of its own for one test: free port, temporary folder, gone with its value.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -404,7 +404,11 @@ pub(crate) fn read_until(stream: &mut impl Read, end: &[u8]) -> Result<String, S
     let mut bytes = Vec::new();
     let mut block = [0; 4096];
     while !bytes.ends_with(end) {
-        let count = stream.read(&mut block).map_err(|error| error.to_string())?;
+        let count = match stream.read(&mut block) {
+            // A ring of the same thread has something to do.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            outcome => outcome.map_err(|error| error.to_string())?,
+        };
         if count == 0 {
             return Err(format!("closed after {:?}", String::from_utf8_lossy(&bytes)));
         }
