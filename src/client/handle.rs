@@ -19,7 +19,7 @@ use super::states::States;
 use crate::command::cursors::ScanPage;
 use crate::command::{Command, Flags};
 use crate::config::{Endpoint, Options};
-use crate::engine::{Counters, SeenNode, StateChange};
+use crate::engine::{Counters, ReadCopy, SeenNode, StateChange};
 use crate::error::Error;
 use crate::placement::hosted::HostPlace;
 use crate::read::{Ledger, Reads};
@@ -188,6 +188,28 @@ impl Client {
         let mut all = Ledger::default();
         lanes.lanes.iter().for_each(|lane| all.merge(&lane.look().hedges()));
         Some(all)
+    }
+
+    /// From now on answers are kept for [`Client::take_trace`]; as
+    /// [`LocalClient::trace_reads`](super::LocalClient::trace_reads), `capacity` being that of each
+    /// connection. Does nothing over pinned cores.
+    pub fn trace_reads(&self, capacity: usize) {
+        if let Placed::Hosted(lanes) = &*self.placed {
+            lanes.lanes.iter().for_each(|lane| lane.look().trace_reads(capacity));
+        }
+    }
+
+    /// The copies that were answered since the last call, one connection after the other, and how many more
+    /// were dropped for want of room; `None` over pinned cores.
+    pub fn take_trace(&self) -> Option<(Vec<ReadCopy>, u64)> {
+        let Placed::Hosted(lanes) = &*self.placed else { return None };
+        let (mut copies, mut dropped) = (Vec::new(), 0);
+        for lane in &lanes.lanes {
+            let (some, lost) = lane.look().take_trace();
+            copies.extend(some);
+            dropped += lost;
+        }
+        Some((copies, dropped))
     }
 
     /// Whether a connection takes commands now. Over pinned cores: whether one did when

@@ -191,7 +191,8 @@ impl LocalClient {
     }
 
     /// From now on every answered copy of a read is kept for [`LocalClient::take_trace`], up to
-    /// `capacity` of them; the oldest are dropped. 0 switches it off.
+    /// `capacity` of them; the oldest are dropped. 0 switches it off. Of the client of a cluster, commands
+    /// that only a primary may run are kept, too.
     pub fn trace_reads(&self, capacity: usize) {
         self.shared.place.look().trace_reads(capacity);
     }

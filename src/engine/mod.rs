@@ -302,6 +302,7 @@ impl<O: Outside> Engine<O> {
             let ready = all.clone().filter(|(_, link)| link.is_ready());
             let is_primary = node.role == Role::Primary;
             SeenNode {
+                index: index.0,
                 endpoint: node.endpoint().clone(),
                 role: node.role,
                 id: node.id.clone(),

@@ -144,7 +144,7 @@ impl Races {
         now: Instant,
     ) -> bool {
         let delay = match &mut self.tail {
-            Some(tail) if way.may_race => tail.on_read(now, way.class.into()),
+            Some(tail) if way.may_race && !way.is_primary() => tail.on_read(now, way.class.into()),
             _ => None,
         };
         let learns = way.reads.from == ReadFrom::Quickest;
@@ -284,7 +284,9 @@ impl Races {
         }
         self.take_back(cell);
         let race = self.races.get_mut(cell.race as usize);
-        if let Some(tail) = &mut self.tail {
+        // What only the primary may run says nothing of reads.
+        let learns = watch.reads.from.uses_replicas();
+        if let Some(tail) = self.tail.as_mut().filter(|_| learns) {
             tail.on_reply(now, watch.class.into(), sent.node.0 as usize, time);
             match (wins, race) {
                 (_, None) => {}
@@ -459,6 +461,12 @@ impl Races {
     /// What the guard says.
     pub(super) fn weather(&self) -> Weather {
         self.tail.as_ref().map_or(Weather::Clear, Tail::weather)
+    }
+
+    /// Whether answers are kept.
+    #[inline]
+    pub(super) fn is_traced(&self) -> bool {
+        self.trace.capacity > 0
     }
 
     pub(super) fn trace(&mut self, capacity: usize) {

@@ -12,6 +12,8 @@ use crate::topology::Role;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SeenNode {
+    /// Its place among the client's nodes, which it keeps: what [`ReadCopy::node`] says.
+    pub index: u32,
     /// Its address.
     pub endpoint: Endpoint,
     /// What it is.
@@ -35,11 +37,11 @@ pub struct SeenNode {
     pub latency: Option<Duration>,
 }
 
-/// One copy of a read that was answered: the original or its hedge.
+/// One copy of a read that was answered, the original or its hedge; in a cluster also any other command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadCopy {
-    /// The node that it was sent to, as an index of the client's nodes.
+    /// The node that it was sent to: its [`SeenNode::index`].
     pub node: u32,
     /// When it was queued.
     pub at: Instant,

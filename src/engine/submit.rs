@@ -54,7 +54,7 @@ impl<O: Outside> Engine<O> {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
                     let id = self.queue_new(command, link, now, deadline, waker);
-                    let armed = !way.is_primary() && self.begin(id, way, link, now);
+                    let armed = self.is_followed(way) && self.begin(id, way, link, now);
                     let may_return = self.keep_way(id, way, command.len());
                     return match armed || may_return {
                         true => Submitted::Armed(id),
@@ -97,7 +97,13 @@ impl<O: Outside> Engine<O> {
         in_cluster
     }
 
-    /// A read was queued. Answers whether a hedge may follow.
+    /// Whether anything is to be learnt from when and where a command was answered.
+    #[inline]
+    fn is_followed(&self, way: &Way) -> bool {
+        !way.is_primary() || self.races.is_traced()
+    }
+
+    /// A read was queued, or what else is traced. Answers whether a hedge may follow.
     #[inline]
     fn begin(&mut self, id: CellId, way: &Way, link: LinkId, now: Instant) -> bool {
         if self.races.is_due_full() {
@@ -226,7 +232,7 @@ impl<O: Outside> Engine<O> {
         }
         self.keep_way(id, &way, command.len());
         let now = self.exact(now);
-        !way.is_primary() && self.begin(id, &way, at, now)
+        self.is_followed(&way) && self.begin(id, &way, at, now)
     }
 
     #[cold]
