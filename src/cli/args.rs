@@ -1,11 +1,12 @@
 //! What was typed. Each flag is checked by itself here; what flags mean together is `plan`'s part.
 
 use super::arrival::Arrivals;
-use super::keys::KeyDist;
+use super::keys::{KeyDist, parse_prefix};
 use super::mix::Mix;
 use super::probe::args::{ProbeArgs, ReplayArgs};
 use super::reads::ReadArgs;
 use super::size::ValueSize;
+use super::topology::args::TopologyArgs;
 use super::{duration, rate};
 use clap::{Parser, Subcommand, ValueEnum};
 use hedgerow_runtime::caps::Rung;
@@ -42,6 +43,11 @@ pub(crate) enum Task {
     /// Puts load on a server and reports throughput, latency and cost.
     #[command(allow_negative_numbers = true)]
     Bench(Box<BenchArgs>),
+    /// Shows the nodes of a deployment as the client sees them: shards, slots, roles, zones, round trips.
+    ///
+    /// A server that says that it is a node of a cluster is shown with all of that cluster, any other alone
+    /// or with its replicas. Each node is connected to, and asked for its role and for five PINGs.
+    Topology(Box<TopologyArgs>),
     /// Prints what this machine offers to the client, and what to change.
     Doctor,
 }
@@ -98,9 +104,14 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub(crate) keys: Option<u64>,
 
-    /// How keys are drawn: uniform, zipf:S or gaussian [default: uniform]
+    /// How keys are drawn: uniform, zipf:S, gaussian or sequential [default: uniform]
     #[arg(long, value_name = "DIST", value_parser = KeyDist::parse)]
     pub(crate) key_dist: Option<KeyDist>,
+
+    /// Put this before the names of all keys, such as app: or {acct}, which as a hash tag gives all keys
+    /// the same slot of a cluster
+    #[arg(long, value_name = "TEXT", value_parser = parse_prefix)]
+    pub(crate) key_prefix: Option<String>,
 
     /// Do not load the keys first when the mix reads
     #[arg(long)]

@@ -3,11 +3,13 @@
 use super::drive::LoadDoor;
 use super::load::Order;
 use super::mix::Verb;
+use super::nodes::{NodeBook, Traced};
 use super::record::Outcome;
 use hedgerow::Door;
 use hedgerow::command::{Command, connection, hashes, keys, strings};
 use hedgerow::resp::{ConvertError, FromReply, Kept, Reply};
 use hedgerow::{Error, ErrorKind};
+use hedgerow_runtime::time::Instant;
 use std::borrow::Cow;
 
 /// A client as the load sees it.
@@ -29,11 +31,23 @@ impl<K: Kept> FromReply<K> for Seen {
 /// The field of every hash key.
 const FIELD: &[u8] = b"field";
 
-impl<D: Door + Clone> LoadDoor for Through<D> {
+impl<D: Door + Traced + Clone> LoadDoor for Through<D> {
     type Request = D::Request<Seen>;
 
     fn send(&self, order: &Order, value: &[u8]) -> Self::Request {
         self.0.send(command(order, value))
+    }
+
+    fn trace(&self) {
+        NodeBook::open(&self.0);
+    }
+
+    fn collect(&self, book: &mut NodeBook, start: Instant) {
+        book.collect(&self.0, start);
+    }
+
+    fn close(&self, book: &mut NodeBook) {
+        book.close(&self.0);
     }
 
     fn outcome(answer: Result<Seen, Error>) -> Outcome {
@@ -82,10 +96,9 @@ pub(crate) fn failed(error: &Error) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hedgerow_runtime::time::Instant;
 
     fn bytes(verb: Verb, value: &[u8]) -> String {
-        let order = Order::loading(verb, 7, value.len(), Instant::ZERO);
+        let order = Order::loading(verb, "", 7, value.len(), Instant::ZERO);
         String::from_utf8_lossy(command(&order, value).bytes()).replace("\r\n", " ")
     }
 

@@ -1,6 +1,7 @@
 //! The tasks of a lane: they give a `Load` a clock, sleep and a client.
 
 use super::load::{Dispatch, Load, LoadFigures, Next, Order};
+use super::nodes::NodeBook;
 use super::record::Outcome;
 use hedgerow::read::Ledger;
 use hedgerow_runtime::time::Instant;
@@ -42,6 +43,15 @@ pub(crate) trait LoadDoor: Clone {
     type Request: Future;
     /// Sends one request with `value` (empty where it has none).
     fn send(&self, order: &Order, value: &[u8]) -> Self::Request;
+    /// From now on it remembers which node answered, where it can.
+    fn trace(&self) {}
+
+    /// Moves what it remembers of requests from `start` on into `book`.
+    fn collect(&self, _book: &mut NodeBook, _start: Instant) {}
+
+    /// Adds what it counted to `book`, once the load is over.
+    fn close(&self, _book: &mut NodeBook) {}
+
     /// What became of it.
     fn outcome(answer: <Self::Request as Future>::Output) -> Outcome;
 }
@@ -147,8 +157,9 @@ async fn wait_for_idle<G: Ground>(ground: &G) {
 }
 
 /// Watches a lane from its begin to its end, and gives what it measured. The senders (and the
-/// dispatcher) were started before; what they still wait for at the end counts as unanswered.
-pub(crate) async fn watch<G: Ground>(ground: &G) -> Measured {
+/// dispatcher) were started before; what they still wait for at the end counts as unanswered. `collect`
+/// is called with the start of the measurement, now and then and at the end.
+pub(crate) async fn watch<G: Ground>(ground: &G, mut collect: impl FnMut(Instant)) -> Measured {
     let mut wake = Vec::new();
     let mut at_start = None;
     loop {
@@ -164,6 +175,7 @@ pub(crate) async fn watch<G: Ground>(ground: &G) -> Measured {
         });
         wake.drain(..).for_each(Waker::wake);
         ground.tell(progress);
+        collect(frame.start);
         if finished || closed_at.is_some_and(|at| now >= at + GRACE) {
             break;
         }
@@ -175,7 +187,7 @@ pub(crate) async fn watch<G: Ground>(ground: &G) -> Measured {
     let cost = ground.cost().since(at_start.unwrap_or_else(|| ground.cost()));
     let now = ground.now();
     let load = ground.load(|load| load.finish(now));
-    Measured { load, cost, interrupted: ground.is_stopped(), hedges: None }
+    Measured { load, cost, interrupted: ground.is_stopped(), hedges: None, nodes: None }
 }
 
 /// The end, if it is still ahead.
@@ -204,6 +216,8 @@ pub(crate) struct Measured {
     pub(crate) interrupted: bool,
     /// The books of hedged reads, warm-up included; `None` without hedging.
     pub(crate) hedges: Option<Ledger>,
+    /// Who answered; `None` but for a cluster.
+    pub(crate) nodes: Option<NodeBook>,
 }
 
 impl Measured {
@@ -228,6 +242,9 @@ impl Measured {
         self.interrupted |= other.interrupted;
         if let Some(hedges) = &other.hedges {
             self.hedges.get_or_insert_default().merge(hedges);
+        }
+        if let Some(nodes) = &other.nodes {
+            self.nodes.get_or_insert_default().merge(nodes);
         }
     }
 

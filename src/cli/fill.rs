@@ -23,6 +23,7 @@ const BYTES_IN_FLIGHT: u64 = 8 << 20;
 pub(crate) struct Fill {
     verbs: Vec<Verb>,
     keys: u64,
+    key_prefix: String,
     value_size: ValueSize,
     seed: u64,
     next: AtomicU64,
@@ -36,6 +37,7 @@ impl Fill {
         Fill {
             verbs: plan.loads.clone(),
             keys: plan.keys,
+            key_prefix: plan.key_prefix.clone(),
             value_size: plan.value_size,
             seed: plan.seed,
             next: AtomicU64::new(0),
@@ -64,7 +66,8 @@ impl Fill {
         let key = at % self.keys;
         // A key's size depends on its number alone, so that every run loads the same.
         let mut dice = fastrand::Rng::with_seed(self.seed ^ key);
-        Some(Order::loading(verb, key, self.value_size.draw(&mut dice), now))
+        let size = self.value_size.draw(&mut dice);
+        Some(Order::loading(verb, &self.key_prefix, key, size, now))
     }
 
     fn in_flight(&self) -> u64 {

@@ -5,6 +5,7 @@ use super::bench::Run;
 use super::door::Through;
 use super::drive::{Clock, Cost, Ground, LoadDoor, Measured, dispatcher, sender, watch};
 use super::load::Load;
+use super::nodes::NodeBook;
 use super::plan::Plan;
 use super::target::one_line;
 use super::threads::Threads;
@@ -107,6 +108,11 @@ where
         return Ok(Measured { interrupted: stop::is_asked(), ..Measured::default() });
     };
     let [door] = doors;
+    // One client serves all lanes: the first one has its books.
+    let mut book = (plan.reads.cluster && place.number == 0).then(NodeBook::default);
+    if book.is_some() {
+        door.trace();
+    }
     let hosted = Hosted { load: Arc::new(Mutex::new(load)), place };
     let mut tasks = tokio::task::JoinSet::new();
     for index in 0..plan.tasks(hosted.place.number) {
@@ -116,8 +122,15 @@ where
         let clock = Fine::new().map_err(|error| format!("no timer for the schedule: {error}"))?;
         tasks.spawn(dispatcher(hosted.clone(), clock));
     }
+    let measured = watch(&hosted, |start| {
+        book.iter_mut().for_each(|book| door.collect(book, start));
+    });
+    let mut measured = measured.await;
+    book.iter_mut().for_each(|book| door.close(book));
+    measured.nodes = book;
     // Dropping the set ends whatever still waits.
-    Ok(watch(&hosted).await)
+    drop(tasks);
+    Ok(measured)
 }
 
 /// tokio's clock: a millisecond fine.

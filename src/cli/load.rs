@@ -33,8 +33,14 @@ pub(crate) struct Order {
 
 impl Order {
     /// An order that loads key number `key` before the run.
-    pub(crate) fn loading(verb: Verb, key: u64, value_len: usize, now: Instant) -> Order {
-        let key = KeyName::new(verb.prefix(), key);
+    pub(crate) fn loading(
+        verb: Verb,
+        prefix: &str,
+        key: u64,
+        value_len: usize,
+        now: Instant,
+    ) -> Order {
+        let key = KeyName::new(prefix, verb.prefix(), key);
         Order { verb, key, value_len, planned: now, measured: false }
     }
 }
@@ -101,6 +107,9 @@ pub(crate) struct Load {
     left: u64,
     mix: Mix,
     keys: Keys,
+    key_prefix: String,
+    /// An order was made that counts.
+    measures: bool,
     value_size: ValueSize,
     dice: fastrand::Rng,
     recorder: Recorder,
@@ -152,7 +161,9 @@ impl Load {
                 Until::Requests(all) => share(all, lane, lanes),
             },
             mix: plan.mix.clone(),
-            keys: Keys::new(plan.keys, plan.key_dist)?,
+            keys: Keys::new(plan.keys, plan.key_dist)?.of_lane(lane, lanes),
+            key_prefix: plan.key_prefix.clone(),
+            measures: false,
             value_size: plan.value_size,
             dice,
             recorder: Recorder::new(plan.mix.parts().iter().map(|(verb, _)| *verb)),
@@ -195,6 +206,9 @@ impl Load {
         if let Some(schedule) = &mut self.schedule {
             schedule.take(&mut self.dice);
         }
+        if measured && !std::mem::replace(&mut self.measures, true) {
+            self.keys.restart();
+        }
         self.left -= u64::from(measured);
         self.in_flight += u64::from(measured);
         Next::Send(self.order(planned, measured))
@@ -202,10 +216,11 @@ impl Load {
 
     fn order(&mut self, planned: Instant, measured: bool) -> Order {
         let verb = self.mix.draw(&mut self.dice);
-        let key = match verb.prefix() {
-            b"" => KeyName::new(b"", 0),
-            prefix => KeyName::new(prefix, self.keys.draw(&mut self.dice)),
+        let number = match verb.prefix() {
+            b"" => 0,
+            _ => self.keys.draw(&mut self.dice),
         };
+        let key = KeyName::new(&self.key_prefix, verb.prefix(), number);
         let value_len = if verb.has_value() { self.value_size.draw(&mut self.dice) } else { 0 };
         Order { verb, key, value_len, planned, measured }
     }

@@ -1,13 +1,14 @@
 //! The program: parse what was typed (`args`), decide what was meant (`plan`), run it (`bench`:
 //! `load` decides what is sent, `drive` sends it, `record` counts it) and report (`report`, then
 //! `table`, `json` and `hdr`). `probe` has a folder of its own and shares the parts of both, and `page`
-//! shows its report. It uses the library's public doors only.
+//! shows its report. `topology` has one too. It uses the library's public doors only.
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage. Every failure is one line on standard error.
 
 mod args;
 mod arrival;
 mod bench;
+mod cluster;
 mod doctor;
 mod door;
 mod drive;
@@ -22,6 +23,7 @@ mod lane;
 mod load;
 mod machine;
 mod mix;
+mod nodes;
 mod output;
 mod page;
 mod pinned;
@@ -32,6 +34,7 @@ mod rate;
 mod reads;
 mod record;
 mod report;
+mod role;
 #[cfg(test)]
 mod sim;
 mod size;
@@ -39,6 +42,7 @@ mod stop;
 mod table;
 mod target;
 mod threads;
+mod topology;
 
 use args::{Args, Task};
 use clap::Parser;
@@ -76,6 +80,7 @@ fn run(args: Args) -> Result<(), Failure> {
         Task::Probe(args) => probe::run(*args),
         Task::Replay(args) => probe::replay(*args),
         Task::Bench(args) => bench::run(*args),
+        Task::Topology(args) => topology::run(*args),
         Task::Doctor => doctor::run(),
     }
 }
@@ -85,7 +90,8 @@ fn answer(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => say(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            let what = "say what to do: hedgerow probe, hedgerow replay, hedgerow bench or hedgerow doctor";
+            let what = "say what to do: hedgerow probe, hedgerow replay, hedgerow bench, hedgerow topology or \
+                        hedgerow doctor";
             Err(Failure::Usage(what.into()))
         }
         _ => Err(Failure::Usage(args::one_line(error))),

@@ -2,8 +2,9 @@
 
 use super::bench::Run;
 use super::door::Through;
-use super::drive::{Clock, Cost, Ground, Measured, dispatcher, sender, watch};
+use super::drive::{Clock, Cost, Ground, LoadDoor, Measured, dispatcher, sender, watch};
 use super::load::Load;
+use super::nodes::NodeBook;
 use super::plan::Plan;
 use super::{lane, stop, threads};
 use hedgerow::read::Ledger;
@@ -49,6 +50,9 @@ async fn run_lane(
     let Some(load) = load else {
         return Ok(Measured { interrupted: stop::is_asked(), ..Measured::default() });
     };
+    if plan.reads.cluster {
+        doors.iter().for_each(LoadDoor::trace);
+    }
     let pinned = Pinned {
         load: Rc::new(RefCell::new(load)),
         timer: Timer(local.clone()),
@@ -63,7 +67,13 @@ async fn run_lane(
     if !plan.is_closed() {
         tasks.push(local.spawn(dispatcher(pinned.clone(), Timer(local.clone()))));
     }
-    let mut measured = watch(&pinned).await;
+    let mut book = plan.reads.cluster.then(NodeBook::default);
+    let measured = watch(&pinned, |start| {
+        book.iter_mut().for_each(|book| doors.iter().for_each(|door| door.collect(book, start)));
+    });
+    let mut measured = measured.await;
+    book.iter_mut().for_each(|book| doors.iter().for_each(|door| door.close(book)));
+    measured.nodes = book;
     if plan.reads.hedges().is_some() {
         let mut all = Ledger::default();
         doors.iter().for_each(|Through(client)| all.merge(&client.hedges()));

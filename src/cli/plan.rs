@@ -2,10 +2,11 @@
 
 use super::args::{BenchArgs, DoorName, ParkName, RungName};
 use super::arrival::Arrivals;
-use super::keys::{KeyDist, Keys, MOST_KEYS, NAME_LEN};
+use super::keys::{KeyDist, KeyName, Keys, MOST_KEYS, NAME_LEN};
 use super::mix::{Mix, Verb};
 use super::reads::ReadArgs;
 use super::size::ValueSize;
+use hedgerow::command::slot::slot_of;
 use hedgerow::read::Delay;
 use hedgerow_runtime::cpu::{self, CpuList};
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ pub(crate) struct Plan {
     pub(crate) value_size: ValueSize,
     pub(crate) keys: u64,
     pub(crate) key_dist: KeyDist,
+    /// What the names of all keys begin with.
+    pub(crate) key_prefix: String,
     /// Commands that load the keys first; empty for none.
     pub(crate) loads: Vec<Verb>,
     pub(crate) seed: u64,
@@ -78,7 +81,8 @@ pub(crate) enum Until {
 
 impl Plan {
     /// Makes the plan, or says in one line which flag is wrong and what would be right.
-    pub(crate) fn new(args: BenchArgs) -> Result<Plan, String> {
+    pub(crate) fn new(mut args: BenchArgs) -> Result<Plan, String> {
+        args.reads.heed(args.url.as_deref());
         let pace = pace(&args)?;
         let depth = match pace {
             Pace::Closed => 1,
@@ -94,6 +98,7 @@ impl Plan {
             value_size: args.value_size.unwrap_or(ValueSize { min: 64, max: 64 }),
             keys: keys(&args)?,
             key_dist: args.key_dist.unwrap_or(KeyDist::Uniform),
+            key_prefix: args.key_prefix.unwrap_or_default(),
             loads: Vec::new(),
             seed: args.seed.unwrap_or_else(|| fastrand::u32(..).into()),
             runs: count("--runs", args.runs, 1, MOST_RUNS)?,
@@ -156,11 +161,25 @@ impl Plan {
         }
     }
 
+    /// The slot of all keys, where they have one in common.
+    pub(crate) fn only_slot(&self) -> Option<u16> {
+        let verbs = self.mix.parts().iter().map(|(verb, _)| verb.prefix());
+        let names = verbs.filter(|word| !word.is_empty()).flat_map(|word| {
+            // So many keys have one slot in common by their hash tag only.
+            (0..self.keys.min(64)).map(|number| KeyName::new(&self.key_prefix, word, number))
+        });
+        let mut slots = names.map(|name| slot_of(name.as_bytes()));
+        let first = slots.next()?;
+        slots.all(|slot| slot == first).then_some(first)
+    }
+
     /// Bytes of names and values that loading sends.
     pub(crate) fn load_bytes(&self) -> u64 {
         let each = |verb: &Verb| {
-            (verb.prefix().len() as u64 + NAME_LEN + self.value_size.mean())
-                .saturating_mul(self.keys)
+            ((self.key_prefix.len() + verb.prefix().len()) as u64
+                + NAME_LEN
+                + self.value_size.mean())
+            .saturating_mul(self.keys)
         };
         self.loads.iter().map(each).fold(0, u64::saturating_add)
     }
@@ -211,7 +230,11 @@ impl std::fmt::Display for Plan {
         let (connections, depth, mix) = (self.connections, self.depth, &self.mix);
         let each = if matches!(self.door, Placement::Cores { .. }) { " each" } else { "" };
         write!(f, "{lanes}; {connections} connections{each}, {depth} in flight on each; ")?;
-        write!(f, "{mix}; {} keys, {}; values {}; ", self.keys, self.key_dist, self.value_size)?;
+        write!(f, "{mix}; {} keys, {}", self.keys, self.key_dist)?;
+        if !self.key_prefix.is_empty() {
+            write!(f, ", names begin with {}", self.key_prefix)?;
+        }
+        write!(f, "; values {}; ", self.value_size)?;
         write!(f, "seed {}", self.seed)
     }
 }
@@ -359,12 +382,28 @@ mod tests {
             ("--cores 1023", "1023"),
             ("--hedge-delay 5ms", "--hedge-delay needs a URL"),
             ("redis://h --read-from replica", "--replica"),
+            ("--cluster", "--cluster needs a URL"),
+            ("redis://h --cluster --replica a:1", "--replica"),
+            ("redis://h?cluster=true --replica a:1", "--replica"),
+            ("redis://h --seed-node a:1", "--seed-node needs --cluster"),
+            ("redis://h --cluster --hedge-delay 5ms", "--read-from"),
             ("redis://h --replica a:1 --hedge-delay 5ms", "--read-from"),
             ("redis://h --replica a:1 --read-from replica --hedge-budget 0", "--hedge-budget"),
         ];
         for (typed, named) in cases {
             let error = plan(typed).unwrap_err();
             assert!(error.contains(named) && !error.contains('\n'), "{typed}: {error}");
+        }
+    }
+
+    /// Case behaviour/29. Fails if keys of one slot are not told from those of many.
+    #[test]
+    fn one_slot_is_told() {
+        let tagged = plan("--key-prefix {acct} --mix get,hset").unwrap();
+        assert_eq!(tagged.only_slot(), Some(slot_of(b"acct")));
+        assert!(plan("--keys 1").unwrap().only_slot().is_some());
+        for many in ["", "--key-prefix acct", "--mix ping", "--keys 1 --mix get,hset"] {
+            assert_eq!(plan(many).unwrap().only_slot(), None, "{many}");
         }
     }
 

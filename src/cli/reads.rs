@@ -16,35 +16,48 @@ const MOST_BURST: u32 = 1_000_000;
 /// Flags about replicas and hedging.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ReadArgs {
+    /// The URL's server is a node of a cluster, which tells the others; as `?cluster=true` in the URL
+    #[arg(long, help_heading = "Cluster, replicas and hedging")]
+    pub(crate) cluster: bool,
+
+    /// Another node of the cluster, to ask where the URL's does not answer; may be given several times
+    #[arg(
+        long = "seed-node",
+        value_name = "HOST:PORT",
+        value_parser = address,
+        help_heading = "Cluster, replicas and hedging"
+    )]
+    pub(crate) seed_nodes: Vec<Endpoint>,
+
     /// A replica of the URL's server, such as 10.0.0.2:6379 or [::1]:6380; may be given several times.
     /// User, password and database are the URL's
     #[arg(
         long = "replica",
         value_name = "HOST:PORT",
         value_parser = address,
-        help_heading = "Replicas and hedging"
+        help_heading = "Cluster, replicas and hedging"
     )]
     pub(crate) replicas: Vec<Endpoint>,
 
     /// Which nodes serve reads: primary, replica, primary-preferred, replica-preferred, nearest,
     /// quickest, az-affinity or az-affinity-replicas-and-primary
-    #[arg(long, value_name = "POLICY", value_parser = policy, help_heading = "Replicas and hedging")]
+    #[arg(long, value_name = "POLICY", value_parser = policy, help_heading = "Cluster, replicas and hedging")]
     pub(crate) read_from: Option<ReadFrom>,
 
     /// The availability zone that this client is in, for the two zone policies
-    #[arg(long, value_name = "ZONE", help_heading = "Replicas and hedging")]
+    #[arg(long, value_name = "ZONE", help_heading = "Cluster, replicas and hedging")]
     pub(crate) zone: Option<String>,
 
     /// How long a read waits before a copy of it goes to another node: 50us to 60s, or adaptive
-    #[arg(long, value_name = "TIME", value_parser = delay, help_heading = "Replicas and hedging")]
+    #[arg(long, value_name = "TIME", value_parser = delay, help_heading = "Cluster, replicas and hedging")]
     pub(crate) hedge_delay: Option<Delay>,
 
     /// Most copies, in percent of the reads: 1 to 100 [default: 5]
-    #[arg(long, value_name = "PERCENT", help_heading = "Replicas and hedging")]
+    #[arg(long, value_name = "PERCENT", help_heading = "Cluster, replicas and hedging")]
     pub(crate) hedge_budget: Option<u32>,
 
     /// Most copies that unspent budget may start at once: 1 to 1000000 [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Replicas and hedging")]
+    #[arg(long, value_name = "N", help_heading = "Cluster, replicas and hedging")]
     pub(crate) hedge_burst: Option<u32>,
 }
 
@@ -52,6 +65,8 @@ impl ReadArgs {
     /// Whether any of its flags was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let flags = [
+            ("--cluster", self.cluster),
+            ("--seed-node", !self.seed_nodes.is_empty()),
             ("--replica", !self.replicas.is_empty()),
             ("--read-from", self.read_from.is_some()),
             ("--zone", self.zone.is_some()),
@@ -84,8 +99,20 @@ impl ReadArgs {
         self.hedges().and_then(|_| self.hedging(Delay::default()).ok())
     }
 
+    /// Takes over what the URL says of a cluster. A malformed one says nothing: that is told later.
+    pub(crate) fn heed(&mut self, url: Option<&str>) {
+        let options = url.and_then(|url| Options::from_url(url).ok());
+        self.cluster |= options.is_some_and(|options| options.cluster.is_some());
+    }
+
     /// Checks what the flags mean together, and that the policy can be followed.
     pub(crate) fn check(&self, reads: ReadFrom) -> Result<(), String> {
+        if self.cluster && !self.replicas.is_empty() {
+            return Err("--replica: a cluster tells its replicas itself, leave it out".into());
+        }
+        if !self.cluster && !self.seed_nodes.is_empty() {
+            return Err("--seed-node needs --cluster: only a cluster has seeds".into());
+        }
         if let Some((at, twice)) = self
             .replicas
             .iter()
@@ -99,29 +126,41 @@ impl ReadArgs {
                 "--read-from {reads} needs --zone, the zone that this client is in"
             ));
         }
-        if reads == ReadFrom::Replica && self.replicas.is_empty() {
+        if reads == ReadFrom::Replica && self.replicas.is_empty() && !self.cluster {
             return Err("--read-from replica needs replicas: name each with --replica".into());
         }
         if let (true, Some(flag)) = (reads == ReadFrom::Primary, self.hedges()) {
-            let words =
-                "reads from the primary alone are never hedged: say --replica and --read-from";
+            let words = match self.cluster {
+                true => "reads from primaries alone are never hedged: say --read-from",
+                false => {
+                    "reads from the primary alone are never hedged: say --replica and --read-from"
+                }
+            };
             return Err(format!("{flag}: {words}"));
         }
         Ok(())
     }
 
-    /// Puts replicas, policy and zone into a client's options; hedging stays off.
-    pub(crate) fn place(&self, reads: ReadFrom, options: &mut Options) {
+    /// Puts cluster, replicas, policy and zone into a client's options; hedging stays off.
+    pub(crate) fn place(&self, reads: ReadFrom, options: &mut Options) -> Result<(), String> {
+        if self.cluster {
+            if let Endpoint::Unix(_) = options.endpoint {
+                return Err("--cluster: nodes are reached over TCP, not a unix socket".into());
+            }
+            let cluster = options.cluster.get_or_insert_default();
+            cluster.seeds.clone_from(&self.seed_nodes);
+        }
         options.replica_endpoints.clone_from(&self.replicas);
         options.read_from = reads.into();
         options.client_availability_zone.clone_from(&self.zone);
+        Ok(())
     }
 
     /// All of it, for a load that has no passes: hedging is on if a flag of it was given.
     pub(crate) fn apply(&self, options: &mut Options) -> Result<(), String> {
         let reads = self.read_from.unwrap_or_default();
         self.check(reads)?;
-        self.place(reads, options);
+        self.place(reads, options)?;
         options.hedging = self.wanted();
         Ok(())
     }
@@ -168,7 +207,7 @@ fn policy(text: &str) -> Result<ReadFrom, String> {
 }
 
 /// `HOST:PORT`; an IPv6 address stands in brackets.
-fn address(text: &str) -> Result<Endpoint, String> {
+pub(crate) fn address(text: &str) -> Result<Endpoint, String> {
     const RIGHT: &str = "say HOST:PORT, such as 10.0.0.2:6379 or [::1]:6380";
     if text.contains(['@', '/']) {
         return Err(format!("user, password and database come with the URL: {RIGHT}"));
@@ -234,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Fails if a policy that cannot be followed is taken, or the line does not name
+    /// Fails if a cluster is given replicas, if its URL is not heeded, if a policy that cannot be followed is taken, or the line does not name
     /// the flag that is missing.
     #[test]
     fn policies_get_what_they_need() {
@@ -247,6 +286,16 @@ mod tests {
         assert!(ReadArgs::default().check(ReadFrom::Replica).unwrap_err().contains("--replica"));
         let hedged = ReadArgs { hedge_budget: Some(3), ..some.clone() };
         assert!(hedged.check(ReadFrom::Primary).unwrap_err().starts_with("--hedge-budget"));
+        let cluster = ReadArgs { cluster: true, ..ReadArgs::default() };
+        assert!(cluster.check(ReadFrom::Replica).is_ok());
+        let both = ReadArgs { cluster: true, ..some.clone() };
+        assert!(both.check(ReadFrom::Primary).unwrap_err().starts_with("--replica"));
+        let seed_nodes = some.replicas.clone();
+        let stray = ReadArgs { seed_nodes, ..ReadArgs::default() };
+        assert!(stray.check(ReadFrom::Primary).unwrap_err().starts_with("--seed-node"));
+        let mut said = ReadArgs::default();
+        said.heed(Some("redis://h?cluster=true"));
+        assert!(said.cluster);
         let twice = ReadArgs { replicas: [some.replicas.clone(), some.replicas].concat(), ..zoned };
         assert!(twice.check(ReadFrom::Replica).unwrap_err().contains("named twice"));
         assert!(policy("slave").unwrap_err().contains("replica-preferred"));

@@ -1,5 +1,6 @@
 //! The figures of a run in their final form: what the table shows and the JSON file holds.
 
+use super::cluster::ClusterFigures;
 use super::drive::Measured;
 use super::plan::{Pace, Placement, Plan, Until};
 use super::probe::figures::{HedgingFigures, LedgerFigures};
@@ -64,9 +65,12 @@ struct PlanFacts {
     value_size_max_bytes: usize,
     keys: u64,
     key_dist: String,
+    key_prefix: String,
     keys_loaded: bool,
     seed: u64,
     runs: u32,
+    cluster: bool,
+    seed_nodes: Vec<String>,
     replicas: Vec<String>,
     read_from: String,
     zone: Option<String>,
@@ -108,9 +112,12 @@ impl PlanFacts {
             value_size_max_bytes: plan.value_size.max,
             keys: plan.keys,
             key_dist: plan.key_dist.to_string(),
+            key_prefix: plan.key_prefix.clone(),
             keys_loaded: !plan.loads.is_empty(),
             seed: plan.seed,
             runs: plan.runs,
+            cluster: plan.reads.cluster,
+            seed_nodes: plan.reads.seed_nodes.iter().map(ToString::to_string).collect(),
             replicas: plan.reads.replicas.iter().map(ToString::to_string).collect(),
             read_from: plan.reads.read_from.unwrap_or_default().to_string(),
             zone: plan.reads.zone.clone(),
@@ -139,7 +146,7 @@ pub(crate) struct Figures {
     pub(crate) errors: u64,
     /// Errors by the server's code word or the client's name.
     pub(crate) errors_by_kind: BTreeMap<String, u64>,
-    /// MOVED and ASK among the errors.
+    /// MOVED and ASK among the errors, which were not followed.
     pub(crate) redirects: u64,
     /// Successes that found nothing.
     pub(crate) misses: u64,
@@ -163,6 +170,8 @@ pub(crate) struct Figures {
     pub(crate) enters_per_request: Option<f64>,
     /// What hedges did, warm-up included; `null` without hedging.
     pub(crate) hedges: Option<LedgerFigures>,
+    /// What each node of a cluster had of it; `null` for no cluster.
+    pub(crate) cluster: Option<ClusterFigures>,
     /// The figures of each command.
     pub(crate) by_command: BTreeMap<&'static str, PartFigures>,
     /// The series of seconds, by the time of replies.
@@ -199,6 +208,10 @@ impl Figures {
             enters: measured.cost.enters,
             enters_per_request: measured.cost.enters.and_then(|enters| each(enters as f64)),
             hedges: measured.hedges.as_ref().map(LedgerFigures::new),
+            cluster: measured
+                .nodes
+                .as_ref()
+                .map(|book| ClusterFigures::new(book, plan.only_slot())),
             by_command: by_command(measured),
             per_second: per_second(measured),
             errors_by_kind: total.errors,
@@ -291,7 +304,8 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    fn new(times: &Times) -> Spread {
+    /// How these times spread.
+    pub(crate) fn new(times: &Times) -> Spread {
         let any = times.count() > 0;
         let at = |quantile: f64| any.then(|| times.quantile_ns(quantile) as f64 / 1e3);
         let sum = times.sum_ns() as f64 / 1e3;

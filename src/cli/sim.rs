@@ -158,7 +158,7 @@ pub(crate) fn run(
     let measured = Rc::new(RefCell::new(None));
     let (out, watcher) = (measured.clone(), here.clone());
     here.spawn(async move {
-        *out.borrow_mut() = Some(watch(&watcher).await);
+        *out.borrow_mut() = Some(watch(&watcher, |_| ()).await);
         // The lane ends here, whatever its tasks still wait for.
         watcher.0.timers.borrow_mut().clear();
         watcher.0.ready.lock().unwrap().clear();

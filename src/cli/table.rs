@@ -17,6 +17,7 @@ fn write_all(out: &mut String, figures: &Figures, runs: u32) -> std::fmt::Result
     write_loop(out, figures, runs)?;
     write_counts(out, figures)?;
     write_times(out, figures)?;
+    write_nodes(out, figures)?;
     write_errors(out, figures)?;
     write_hedges(out, figures)?;
     write_cost(out, figures)
@@ -99,13 +100,53 @@ fn write_row(out: &mut String, name: &str, times: &Spread) -> std::fmt::Result {
     write!(out, "{name:22}{:>12}", whole(times.count))?;
     let columns =
         [times.mean, times.p50, times.p90, times.p99, times.p99_9, times.p99_99, times.max];
-    for time in columns {
+    write_columns(out, columns)
+}
+
+fn write_columns<const N: usize>(out: &mut String, times: [Option<f64>; N]) -> std::fmt::Result {
+    for time in times {
         match time {
             Some(time) => write!(out, "{time:>12.1}")?,
             None => write!(out, "{:>12}", "-")?,
         }
     }
     out.push('\n');
+    Ok(())
+}
+
+fn write_nodes(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    let Some(cluster) = &figures.cluster else { return Ok(()) };
+    write!(
+        out,
+        "\n{:22}{:>8}{:>8}{:>12}{:>9}",
+        "nodes, times in us", "role", "slots", "requests", "share"
+    )?;
+    for name in ["p50", "p99", "p99.9", "max"] {
+        write!(out, "{name:>12}")?;
+    }
+    out.push('\n');
+    for node in &cluster.nodes {
+        let (slots, requests) = (whole(node.slots.into()), whole(node.requests));
+        let share = format!("{:.2} %", node.share_percent);
+        write!(out, "{:22}{:>8}{slots:>8}{requests:>12}{share:>9}", node.endpoint, node.role)?;
+        let times = &node.service_us;
+        write_columns(out, [times.p50, times.p99, times.p99_9, times.max])?;
+    }
+    if let Some(slot) = cluster.only_slot {
+        writeln!(
+            out,
+            "one slot      all keys are in slot {slot}: a single node serves them, however many there are"
+        )?;
+    }
+    let (moved, again) = (whole(cluster.slots_moved), whole(cluster.sent_again));
+    writeln!(
+        out,
+        "redirects     {again} commands sent again, {moved} slots moved (loading and warm-up included)"
+    )?;
+    if cluster.untold > 0 {
+        let count = whole(cluster.untold);
+        writeln!(out, "untold        {count} answers (in no line of a node)")?;
+    }
     Ok(())
 }
 
@@ -152,7 +193,7 @@ fn write_cost(out: &mut String, figures: &Figures) -> std::fmt::Result {
 }
 
 /// A whole number with commas: `1,234,567`.
-fn whole(number: u64) -> String {
+pub(crate) fn whole(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.char_indices() {

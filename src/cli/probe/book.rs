@@ -70,10 +70,10 @@ impl Book {
         }
     }
 
-    /// All nodes but this one get reads for their times only.
-    pub(crate) fn serves_alone(&mut self, serving: usize) {
+    /// All nodes but these get reads for their times only.
+    pub(crate) fn served_by(&mut self, serves: impl Fn(usize) -> bool) {
         for (at, node) in self.nodes.iter_mut().enumerate() {
-            node.is_spare = at != serving;
+            node.is_spare = !serves(at);
         }
     }
 

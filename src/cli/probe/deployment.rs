@@ -1,14 +1,15 @@
 //! What is probed: the deployment of the URL, or the embedded one.
 
+use super::super::cluster;
 use super::super::lane::unless_stopped;
 use super::super::pinned::Timer;
+use super::super::role::Role;
 use super::super::target::one_line;
 use super::super::{Failure, remark};
 use super::plan::Plan;
 use hedgerow::command::cursors::ScanOptions;
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
-use hedgerow::resp::Value;
 use hedgerow::testing::{Delay, Fleet};
 use hedgerow::{Endpoint, LocalClient, LocalContext, Options};
 use hedgerow_runtime::cpu;
@@ -37,7 +38,7 @@ impl Deployment {
     /// is one.
     pub(crate) fn open(plan: &Plan, load_cpu: u32) -> Result<Deployment, Failure> {
         let Some(url) = &plan.url else { return embedded(plan, load_cpu).map_err(Failure::Failed) };
-        let options = plan.options(url).map_err(|error| Failure::Usage(one_line(&error)))?;
+        let options = plan.options(url).map_err(Failure::Usage)?;
         if options.replica_endpoints.contains(&options.endpoint) {
             let line = format!("--replica {}: is the URL's own server", options.endpoint);
             return Err(Failure::Usage(line));
@@ -69,7 +70,7 @@ fn embedded(plan: &Plan, load_cpu: u32) -> Result<Deployment, String> {
     } else {
         fleet.misbehave();
     }
-    let mut options = plan.options(&fleet.url()).map_err(|error| one_line(&error))?;
+    let mut options = plan.options(&fleet.url())?;
     let addresses = fleet.replica_addrs().into_iter();
     options.replica_endpoints =
         addresses.map(|at| Endpoint::tcp(at.ip().to_string(), at.port())).collect();
@@ -82,11 +83,63 @@ fn embedded(plan: &Plan, load_cpu: u32) -> Result<Deployment, String> {
     Ok(Deployment { options, fleet: Some(fleet) })
 }
 
-/// Checks that the primary is one and every replica is a linked replica; gives remarks.
+/// A node that may serve reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probed {
+    /// Where it is.
+    pub(crate) endpoint: Endpoint,
+    /// `primary` or `replica`.
+    pub(crate) role: &'static str,
+}
+
+impl Probed {
+    fn new(endpoint: &Endpoint, role: &'static str) -> Probed {
+        Probed { endpoint: endpoint.clone(), role }
+    }
+
+    /// Whether it takes writes.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.role == cluster::role(hedgerow::topology::Role::Primary)
+    }
+}
+
+/// The nodes, primaries first; none only if the user asked to stop.
+pub(crate) async fn nodes(local: &LocalContext, options: &Options) -> Result<Vec<Probed>, String> {
+    if options.cluster.is_none() {
+        let replicas = options.replica_endpoints.iter();
+        let replicas = replicas.map(|replica| Probed::new(replica, "replica"));
+        return Ok(std::iter::once(Probed::new(&options.endpoint, "primary"))
+            .chain(replicas)
+            .collect());
+    }
+    let connecting = local.connect(options);
+    let Some(client) = unless_stopped(&Timer(local.clone()), connecting).await else {
+        return Ok(Vec::new());
+    };
+    let mut seen = client.map_err(|error| one_line(&error))?.nodes();
+    // An address that no node of the cluster has is only another name of one.
+    seen.retain(|node| node.id.is_some() || !node.slots.is_empty());
+    let mut nodes: Vec<Probed> =
+        seen.iter().map(|node| Probed::new(&node.endpoint, cluster::role(node.role))).collect();
+    nodes.sort_by_key(|node| (node.role, node.endpoint.to_string()));
+    match nodes.iter().any(|node| !node.is_primary()) {
+        true => Ok(nodes),
+        false => {
+            Err("the cluster has no replicas: hedging is about a second node of a shard".into())
+        }
+    }
+}
+
+/// Checks that the primary is one and every replica is a linked replica; gives remarks. A cluster tells
+/// that itself.
 pub(crate) async fn check_roles(
     local: &LocalContext,
     options: &Options,
 ) -> Result<Vec<String>, String> {
+    if options.cluster.is_some() {
+        let text = "the prediction takes the nodes of all shards together: it is as good as they are alike";
+        return Ok(vec![text.to_owned()]);
+    }
     let mut remarks = Vec::new();
     let primary = options.endpoint.clone();
     let role = role_of(local, options, &primary).await.map_err(|error| named(&primary, &error))?;
@@ -119,39 +172,6 @@ fn named(endpoint: &Endpoint, error: &str) -> String {
     format!("{address}: {}", error.replace(&format!(" ({address})"), ""))
 }
 
-/// What a node is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Role {
-    Primary,
-    Replica { linked: bool },
-    Other(String),
-}
-
-impl Role {
-    fn word(&self) -> &str {
-        match self {
-            Role::Primary => "master",
-            Role::Replica { .. } => "slave",
-            Role::Other(word) => word,
-        }
-    }
-
-    fn new(reply: &Value) -> Role {
-        let Value::Array(parts) = reply else { return Role::Other("unknown".into()) };
-        let text = |at: usize| match parts.get(at) {
-            Some(Value::Bulk(text) | Value::Simple(text)) => {
-                String::from_utf8_lossy(text).into_owned()
-            }
-            _ => String::new(),
-        };
-        match text(0).as_str() {
-            "master" => Role::Primary,
-            "slave" => Role::Replica { linked: text(3) == "connected" },
-            word => Role::Other(word.to_string()),
-        }
-    }
-}
-
 /// A node's role; `None` where the user asked to stop.
 async fn role_of(
     local: &LocalContext,
@@ -174,6 +194,7 @@ pub(crate) fn alone(options: &Options, node: &Endpoint) -> Options {
     let mut alone = options.clone();
     alone.endpoint = node.clone();
     alone.replica_endpoints.clear();
+    alone.cluster = None;
     alone.read_from = ReadFrom::Primary.into();
     alone.hedging = None;
     alone
@@ -185,14 +206,29 @@ pub(crate) async fn keys(
     local: &LocalContext,
     plan: &Plan,
     options: &Options,
+    nodes: &[Probed],
 ) -> Result<Vec<Vec<u8>>, String> {
-    let alone = alone(options, &options.endpoint.clone());
     let finding = async {
-        let client = local.connect(&alone).await.map_err(|error| one_line(&error))?;
-        if plan.named_keys.is_empty() {
-            sampled(&client, plan.keys as usize).await
-        } else {
-            named_keys(&client, &plan.named_keys).await
+        if !plan.named_keys.is_empty() {
+            let client = local.connect(options).await.map_err(|error| one_line(&error))?;
+            return named_keys(&client, &plan.named_keys).await;
+        }
+        let primaries: Vec<&Probed> = nodes.iter().filter(|node| node.is_primary()).collect();
+        let each = (plan.keys as usize).div_ceil(primaries.len().max(1));
+        let (mut found, mut seen) = (Vec::new(), 0);
+        for primary in primaries {
+            let alone = alone(options, &primary.endpoint);
+            let client = local.connect(&alone).await.map_err(|error| one_line(&error))?;
+            seen += sampled(&client, each, &mut found).await?;
+        }
+        match found.is_empty() {
+            true if seen == 0 => {
+                Err("no keys were found: name some that hold strings with --key".into())
+            }
+            true => Err(format!(
+                "no string keys were found among {seen}: name some that hold strings with --key"
+            )),
+            false => Ok(found),
         }
     };
     unless_stopped(&Timer(local.clone()), finding).await.unwrap_or(Ok(Vec::new()))
@@ -211,8 +247,12 @@ async fn named_keys(client: &LocalClient, names: &[String]) -> Result<Vec<Vec<u8
     Ok(names.iter().map(|name| name.as_bytes().to_vec()).collect())
 }
 
-/// Up to `most` keys that hold strings, by SCAN and TYPE.
-async fn sampled(client: &LocalClient, most: usize) -> Result<Vec<Vec<u8>>, String> {
+/// Up to `most` keys of a server that hold strings, by SCAN and TYPE; gives how many keys it saw.
+async fn sampled(
+    client: &LocalClient,
+    most: usize,
+    keys: &mut Vec<Vec<u8>>,
+) -> Result<u64, String> {
     let (mut found, mut cursor, mut seen) = (Vec::new(), 0, 0_u64);
     for _ in 0..SCAN_STEPS {
         let options = ScanOptions::new().count(SCAN_STEP);
@@ -235,33 +275,6 @@ async fn sampled(client: &LocalClient, most: usize) -> Result<Vec<Vec<u8>>, Stri
     // A scan may show a key twice.
     found.sort_unstable();
     found.dedup();
-    match found.is_empty() {
-        true if seen == 0 => {
-            Err("no keys were found: name some that hold strings with --key".into())
-        }
-        true => Err(format!(
-            "no string keys were found among {seen}: name some that hold strings with --key"
-        )),
-        false => Ok(found),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Fails if a primary passes for a replica, or a link that is down for one that is up.
-    #[test]
-    fn roles_are_read_from_replies() {
-        let bulk = |text: &'static str| Value::Bulk(text.into());
-        let reply = |state| {
-            Value::Array(vec![bulk("slave"), bulk("h"), Value::Int(1), bulk(state), Value::Int(0)])
-        };
-        assert_eq!(Role::new(&reply("connected")), Role::Replica { linked: true });
-        assert_eq!(Role::new(&reply("sync")), Role::Replica { linked: false });
-        let primary = Value::Array(vec![bulk("master"), Value::Int(0), Value::Array(vec![])]);
-        assert_eq!(Role::new(&primary), Role::Primary);
-        assert_eq!(Role::new(&Value::Array(vec![bulk("sentinel")])).word(), "sentinel");
-        assert_eq!(Role::new(&Value::Int(1)).word(), "unknown");
-    }
+    keys.append(&mut found);
+    Ok(seen)
 }

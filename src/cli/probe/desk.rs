@@ -7,7 +7,7 @@ use super::super::record::Outcome;
 use super::super::stop;
 use super::book::{Book, Done};
 use super::heat::Heat;
-use hedgerow::{LocalClient, LocalContext};
+use hedgerow::{Endpoint, LocalClient, LocalContext};
 use hedgerow_runtime::Task;
 use hedgerow_runtime::time::Instant;
 use std::cell::{Cell, RefCell};
@@ -63,6 +63,7 @@ struct Seat {
 pub(crate) struct Desk {
     local: LocalContext,
     keys: Vec<Vec<u8>>,
+    places: Vec<Endpoint>,
     seats: RefCell<Vec<Seat>>,
     books: RefCell<Vec<Book>>,
     heat: RefCell<Heat>,
@@ -94,11 +95,19 @@ pub(crate) struct Stretch {
 }
 
 impl Desk {
-    /// For reads of `keys` (one at least), drawn by `seed`.
-    pub(crate) fn new(local: LocalContext, keys: Vec<Vec<u8>>, heat: Heat, seed: u64) -> Rc<Desk> {
+    /// For reads of `keys` (one at least), drawn by `seed`. `places` are the nodes of a cluster in the order
+    /// of the books, as every client may number them otherwise; none where the books go by that number.
+    pub(crate) fn new(
+        local: LocalContext,
+        keys: Vec<Vec<u8>>,
+        heat: Heat,
+        places: Vec<Endpoint>,
+        seed: u64,
+    ) -> Rc<Desk> {
         Rc::new(Desk {
             local,
             keys,
+            places,
             seats: RefCell::default(),
             books: RefCell::default(),
             heat: RefCell::new(heat),
@@ -301,14 +310,33 @@ impl Desk {
                 let (copies, dropped) = client.take_trace();
                 let Some(book) = seat.pass.and_then(|pass| books.get_mut(pass)) else { continue };
                 book.copies_dropped += dropped;
-                for copy in &copies {
-                    book.add_copy(copy);
+                let placed = self.placed(client);
+                for mut copy in copies {
+                    if !self.places.is_empty() {
+                        copy.node = placed.get(copy.node as usize).copied().unwrap_or(u32::MAX);
+                    }
+                    book.add_copy(&copy);
                     if let Some(begin) = self.begin.get() {
                         heat.add(copy.node as usize, copy.at.since(begin), copy.time);
                     }
                 }
             }
         }
+    }
+
+    /// By a client's number of a node of a cluster: its place in the books.
+    fn placed(&self, client: &LocalClient) -> Vec<u32> {
+        let mut placed = Vec::new();
+        if self.places.is_empty() {
+            return placed;
+        }
+        for node in client.nodes() {
+            let place = self.places.iter().position(|place| *place == node.endpoint);
+            let index = node.index as usize;
+            placed.resize(placed.len().max(index + 1), u32::MAX);
+            placed[index] = place.map_or(u32::MAX, |place| place as u32);
+        }
+        placed
     }
 
     /// Ends the tasks; what they still wait for counts as unanswered.

@@ -5,7 +5,7 @@ use super::super::pinned::Timer;
 use super::super::stop;
 use super::super::target::one_line;
 use super::book::Book;
-use super::deployment;
+use super::deployment::{self, Probed};
 use super::desk::{Desk, Stretch};
 use super::heat::Heat;
 use super::plan::{GOAL_RANK, PASSES, Plan};
@@ -87,6 +87,8 @@ pub(crate) struct Passed {
 pub(crate) struct Measured {
     /// The passes, in the order of the report.
     pub(crate) passes: Vec<Passed>,
+    /// The nodes, in the order of every figure by node.
+    pub(crate) nodes: Vec<Probed>,
     /// When the nodes were slow.
     pub(crate) heat: Heat,
     /// Keys that were read.
@@ -114,6 +116,7 @@ struct Probe {
     options: Options,
     told: Arc<Told>,
     desk: Rc<Desk>,
+    nodes: Vec<Probed>,
 }
 
 /// Runs all passes. `None`: the user ended it before the first read was measured.
@@ -125,15 +128,18 @@ pub(crate) async fn run(
 ) -> Result<Option<Measured>, String> {
     told.tell("connecting", Duration::ZERO, Duration::ZERO);
     let remarks = deployment::check_roles(&local, &options).await?;
-    let keys = deployment::keys(&local, &plan, &options).await?;
+    let nodes = deployment::nodes(&local, &options).await?;
+    let keys = deployment::keys(&local, &plan, &options, &nodes).await?;
     if keys.is_empty() {
         return Ok(None);
     }
-    let (key_count, nodes) = (keys.len(), 1 + options.replica_endpoints.len());
+    let key_count = keys.len();
     // A little longer than planned, since blocks wait for their last replies.
-    let heat = Heat::new(nodes, plan.duration.mul_f64(1.01));
-    let desk = Desk::new(local.clone(), keys, heat, plan.seed);
-    let probe = Probe { local, plan, options, told, desk };
+    let heat = Heat::new(nodes.len(), plan.duration.mul_f64(1.01));
+    let places = nodes.iter().map(|node| node.endpoint.clone());
+    let places = if options.cluster.is_some() { places.collect() } else { Vec::new() };
+    let desk = Desk::new(local.clone(), keys, heat, places, plan.seed);
+    let probe = Probe { local, plan, options, told, desk, nodes };
     let Some(mut runners) = probe.runners().await? else { return Ok(None) };
     let went_on = probe.turns(&mut runners).await;
     let heat = probe.desk.heat();
@@ -146,7 +152,8 @@ pub(crate) async fn run(
     let passes = runners.into_iter().zip(books);
     let passes = passes.map(|(runner, book)| runner.passed(book)).collect();
     let interrupted = stop::is_asked();
-    Ok(Some(Measured { passes, heat, keys: key_count, remarks, interrupted }))
+    let nodes = probe.nodes;
+    Ok(Some(Measured { passes, nodes, heat, keys: key_count, remarks, interrupted }))
 }
 
 impl Probe {
@@ -171,15 +178,22 @@ impl Probe {
 
     /// A book for a pass with this hedging.
     fn open(&self, hedging: Option<Hedging>) -> usize {
-        let mut book = Book::new(1 + self.options.replica_endpoints.len());
-        if let (None, Some((serving, _))) = (hedging, self.alone()) {
-            book.serves_alone(serving);
+        let mut book = Book::new(self.nodes.len());
+        if let (None, Some((primaries, _))) = (hedging, self.alone()) {
+            book.served_by(|node| {
+                self.nodes.get(node).is_some_and(|n| n.is_primary() == primaries)
+            });
         }
         self.desk.open(book)
     }
 
-    fn alone(&self) -> Option<(usize, ReadFrom)> {
-        self.plan.alone(self.options.replica_endpoints.len())
+    /// Where one node serves all reads of its shard: whether that is its primary, and a policy that reaches
+    /// the others.
+    fn alone(&self) -> Option<(bool, ReadFrom)> {
+        let primaries = self.nodes.iter().filter(|node| node.is_primary()).count();
+        let replicas = self.nodes.len() - primaries;
+        // Shards are taken to be alike.
+        self.plan.alone(replicas.div_ceil(primaries.max(1)))
     }
 
     /// The clients as they read from nodes that serve no reads otherwise; none where all do. Only without

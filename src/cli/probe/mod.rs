@@ -59,7 +59,7 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
         remark("interrupted before a read was measured");
         return Ok(());
     };
-    let ran = Ran { options: &deployment.options, rung: Some(cores.rung()), cpu, at_s };
+    let ran = Ran { rung: Some(cores.rung()), cpu, at_s };
     let report = Report::new(&plan, &ran, &measured);
     let said = say(&table::text(&report));
     let json = json.map_or(Ok(()), |out| out.write(|out| write_json(out, &report)));

@@ -2,6 +2,7 @@
 
 use super::super::args::{ParkName, RungName};
 use super::super::reads::ReadArgs;
+use super::super::target::one_line;
 use super::args::ProbeArgs;
 use hedgerow::read::{Delay, Hedging, ReadFrom};
 use hedgerow::{Endpoint, Options};
@@ -32,7 +33,8 @@ pub(crate) const GOAL_RANK: f64 = 0.99;
 pub(crate) struct Plan {
     /// The primary; `None` is the embedded deployment.
     pub(crate) url: Option<String>,
-    pub(crate) replicas: Vec<Endpoint>,
+    /// Cluster and replicas.
+    pub(crate) reads: ReadArgs,
     pub(crate) read_from: ReadFrom,
     pub(crate) zone: Option<String>,
     /// Of the pass with a fixed delay.
@@ -56,7 +58,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Makes the plan, or says in one line which flag is wrong and what would be right.
-    pub(crate) fn new(args: ProbeArgs) -> Result<Plan, String> {
+    pub(crate) fn new(mut args: ProbeArgs) -> Result<Plan, String> {
+        args.reads.heed(args.url.as_deref());
         check_target(&args)?;
         if args.reference {
             check_reference(&args)?;
@@ -66,9 +69,9 @@ impl Plan {
         let fixed = fixed(&args.reads)?;
         let plan = Plan {
             url: args.url,
-            replicas: args.reads.replicas,
             read_from,
-            zone: args.reads.zone,
+            zone: args.reads.zone.clone(),
+            reads: args.reads,
             fixed,
             rate_per_s: args.rate.unwrap_or(1_000.0),
             clients: within("--clients", args.clients, 16, MOST_CLIENTS)?,
@@ -108,25 +111,24 @@ impl Plan {
         self.duration / (self.blocks * PASSES as u32)
     }
 
-    /// Where the policy sends every read to one node although there are `replicas` replicas: that node (0 is
-    /// the primary), and a policy that reaches the others. A prediction needs the times of those too.
-    pub(crate) fn alone(&self, replicas: usize) -> Option<(usize, ReadFrom)> {
+    /// Where the policy sends every read to one node of its shard although that has `replicas` replicas:
+    /// whether it is the primary, and a policy that reaches the others. A prediction needs the times of those
+    /// too.
+    pub(crate) fn alone(&self, replicas: usize) -> Option<(bool, ReadFrom)> {
         match (self.read_from, replicas) {
             // Not `Primary`: the copies of such reads are not traced.
-            (ReadFrom::ReplicaPreferred, 1) => Some((1, ReadFrom::PrimaryPreferred)),
-            (ReadFrom::PrimaryPreferred, 1..) => Some((0, ReadFrom::Replica)),
+            (ReadFrom::ReplicaPreferred, 1) => Some((false, ReadFrom::PrimaryPreferred)),
+            (ReadFrom::PrimaryPreferred, 1..) => Some((true, ReadFrom::Replica)),
             _ => None,
         }
     }
 
     /// A client's options for `url`, without hedging.
-    pub(crate) fn options(&self, url: &str) -> Result<Options, hedgerow::Error> {
-        let mut options = Options::from_url(url)?;
+    pub(crate) fn options(&self, url: &str) -> Result<Options, String> {
+        let mut options = Options::from_url(url).map_err(|error| one_line(&error))?;
         options.command_timeout = Some(COMMAND_TIMEOUT);
         options.in_flight_max = options.in_flight_max.max(super::desk::MOST_IN_FLIGHT * 2);
-        options.replica_endpoints.clone_from(&self.replicas);
-        options.read_from = self.read_from.into();
-        options.client_availability_zone.clone_from(&self.zone);
+        self.reads.place(self.read_from, &mut options)?;
         Ok(options)
     }
 }
@@ -134,13 +136,17 @@ impl Plan {
 /// Flags that belong to a URL, or that a URL needs.
 fn check_target(args: &ProbeArgs) -> Result<(), String> {
     let (replicas, url) = (&args.reads.replicas, args.url.is_some());
-    if url && replicas.is_empty() {
-        return Err("a URL needs --replica HOST:PORT: hedging is about a second node".into());
+    let cluster = args.reads.cluster;
+    if url && replicas.is_empty() && !cluster {
+        let text = "a URL needs --replica HOST:PORT, or --cluster: hedging is about a second node";
+        return Err(text.into());
     }
     if replicas.len() > MOST_REPLICAS {
         return Err(format!("--replica: {} of them, at most {MOST_REPLICAS}", replicas.len()));
     }
     let of_url = [
+        ("--cluster", cluster),
+        ("--seed-node", !args.reads.seed_nodes.is_empty()),
         ("--replica", !replicas.is_empty()),
         ("--key", !args.key.is_empty()),
         ("--pause-replicas", args.pause_replicas),
@@ -170,6 +176,9 @@ fn check_reference(args: &ProbeArgs) -> Result<(), String> {
     let given = fixed.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag);
     if let Some(flag) = given.or(args.reads.hedges()) {
         return Err(format!("{flag}: the reference run is always the same, drop it"));
+    }
+    if args.reads.cluster {
+        return Err("--reference: it is about one primary and its replica, not a cluster".into());
     }
     if args.url.is_some() && !args.pause_replicas {
         return Err(
@@ -254,6 +263,9 @@ mod tests {
         let cases = [
             ("redis://h", "--replica"),
             ("--replica a:1", "--replica needs the URL"),
+            ("--cluster", "--cluster needs the URL"),
+            ("redis://h --cluster --replica a:1", "--replica"),
+            ("redis://h?cluster=true --reference --pause-replicas", "--reference"),
             ("--key k", "--key"),
             ("--pause-replicas", "--pause-replicas"),
             ("redis://h --replica a:1 --key k --keys 5", "--keys"),
@@ -292,9 +304,9 @@ mod tests {
             let plan = plan(&format!("redis://h --replica a:1 --read-from {policy}")).unwrap();
             plan.alone(replicas)
         };
-        assert_eq!(alone("replica-preferred", 1), Some((1, ReadFrom::PrimaryPreferred)));
+        assert_eq!(alone("replica-preferred", 1), Some((false, ReadFrom::PrimaryPreferred)));
         assert_eq!(alone("replica-preferred", 2), None);
-        assert_eq!(alone("primary-preferred", 2), Some((0, ReadFrom::Replica)));
+        assert_eq!(alone("primary-preferred", 2), Some((true, ReadFrom::Replica)));
         assert_eq!(alone("nearest", 1), None);
     }
 

@@ -2,13 +2,13 @@
 
 use super::super::machine::Machine;
 use super::coded;
+use super::deployment::Probed;
 use super::drift::Drift;
 use super::figures::{AdviceFigures, HeatFigures, NodeFigures, PassFigures, WhatIfFigures};
 use super::measure::{Kind, Measured};
 use super::plan::{GOAL_RANK, Plan};
 use super::predict::{self, NodeTimes, Wish};
 use hdrhistogram::Histogram;
-use hedgerow::{Endpoint, Options};
 use hedgerow_runtime::caps::Rung;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,9 @@ pub(crate) struct Configuration {
     pub(crate) target: String,
     pub(crate) read_from: String,
     pub(crate) zone: Option<String>,
+    /// The target is a cluster; files of before there were any say nothing.
+    #[serde(default)]
+    pub(crate) cluster: bool,
     pub(crate) rate_per_s: f64,
     pub(crate) clients: u32,
     pub(crate) duration_s: f64,
@@ -69,9 +72,7 @@ pub(crate) struct Configuration {
 
 /// Where and on what a probe ran.
 #[derive(Clone, Debug)]
-pub(crate) struct Ran<'a> {
-    /// The options of its clients.
-    pub(crate) options: &'a Options,
+pub(crate) struct Ran {
     /// The way into the kernel.
     pub(crate) rung: Option<Rung>,
     /// The cpu of the load.
@@ -82,8 +83,8 @@ pub(crate) struct Ran<'a> {
 
 impl Report {
     /// The report of what was measured.
-    pub(crate) fn new(plan: &Plan, ran: &Ran<'_>, measured: &Measured) -> Report {
-        let nodes = nodes(&ran.options.endpoint, &ran.options.replica_endpoints);
+    pub(crate) fn new(plan: &Plan, ran: &Ran, measured: &Measured) -> Report {
+        let nodes = nodes(&measured.nodes);
         let baselines = || measured.passes.iter().filter(|p| p.kind.is_baseline()).map(|p| &p.book);
         let times = baselines().map(predict::node_times);
         let wish = Wish {
@@ -183,16 +184,13 @@ pub(crate) fn us(us: f64) -> String {
     predict::time(std::time::Duration::from_nanos((us * 1e3) as u64))
 }
 
-fn nodes(primary: &Endpoint, replicas: &[Endpoint]) -> Vec<NodeFigures> {
-    let node =
-        |at: &Endpoint, role: &str| NodeFigures { address: at.to_string(), role: role.into() };
-    std::iter::once(node(primary, "primary"))
-        .chain(replicas.iter().map(|replica| node(replica, "replica")))
-        .collect()
+fn nodes(probed: &[Probed]) -> Vec<NodeFigures> {
+    let node = |at: &Probed| NodeFigures { address: at.endpoint.to_string(), role: at.role.into() };
+    probed.iter().map(node).collect()
 }
 
 impl Configuration {
-    fn new(plan: &Plan, ran: &Ran<'_>, keys: usize) -> Configuration {
+    fn new(plan: &Plan, ran: &Ran, keys: usize) -> Configuration {
         let hedge_delay_us = match plan.fixed.delay {
             hedgerow::read::Delay::Fixed(delay) => delay.as_secs_f64() * 1e6,
             _ => 0.0,
@@ -201,6 +199,7 @@ impl Configuration {
             target: if plan.url.is_some() { "url" } else { "embedded" }.into(),
             read_from: plan.read_from.to_string(),
             zone: plan.zone.clone(),
+            cluster: plan.reads.cluster,
             rate_per_s: plan.rate_per_s,
             clients: plan.clients,
             duration_s: plan.duration.as_secs_f64(),

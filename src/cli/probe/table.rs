@@ -32,9 +32,13 @@ fn write_all(out: &mut String, report: &Report) -> Result {
 
 fn write_head(out: &mut String, report: &Report) -> Result {
     let configuration = &report.configuration;
-    let nodes: Vec<&str> = report.nodes.iter().map(|node| node.address.as_str()).collect();
-    let (primary, replicas) = nodes.split_first().map_or(("", [].as_slice()), |(p, r)| (*p, r));
-    writeln!(out, "primary {primary}, replicas {}", replicas.join(", "))?;
+    let of_role = |role: &str| -> Vec<&str> {
+        let nodes = report.nodes.iter().filter(|node| node.role == role);
+        nodes.map(|node| node.address.as_str()).collect()
+    };
+    let (primaries, replicas) = (of_role("primary").join(", "), of_role("replica").join(", "));
+    let word = if configuration.cluster { "cluster: primaries" } else { "primary" };
+    writeln!(out, "{word} {primaries}, replicas {replicas}")?;
     writeln!(
         out,
         "{}; open loop, {} reads/s over {} clients, {} s in {} blocks a pass; {} keys; cpu {}; seed {}",
