@@ -9,6 +9,8 @@ mod cluster_load;
 mod cluster_mesh;
 mod cluster_reads;
 mod cluster_seeds;
+#[cfg(feature = "cli")]
+mod cluster_tools;
 mod command_table;
 mod cursors;
 mod fleet;

@@ -8,6 +8,8 @@ use super::super::target::one_line;
 use super::super::{Failure, remark};
 use super::plan::Plan;
 use hedgerow::command::cursors::ScanOptions;
+use hedgerow::command::slot::SLOT_COUNT;
+use hedgerow::engine::SeenNode;
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
 use hedgerow::testing::{Delay, Fleet};
@@ -90,11 +92,28 @@ pub(crate) struct Probed {
     pub(crate) endpoint: Endpoint,
     /// `primary` or `replica`.
     pub(crate) role: &'static str,
+    /// Slots that it serves; without a cluster all of them are the primary's.
+    slots: u32,
 }
 
 impl Probed {
     fn new(endpoint: &Endpoint, role: &'static str) -> Probed {
-        Probed { endpoint: endpoint.clone(), role }
+        let mut probed = Probed { endpoint: endpoint.clone(), role, slots: 0 };
+        if probed.is_primary() {
+            probed.slots = SLOT_COUNT.into();
+        }
+        probed
+    }
+
+    fn of_cluster(node: &SeenNode) -> Probed {
+        let slots = node.slots.iter().map(|slots| slots.len() as u32).sum();
+        Probed { endpoint: node.endpoint.clone(), role: cluster::role(node.role), slots }
+    }
+
+    /// Its part of so many keys, rounded up.
+    fn part_of(&self, keys: u32) -> usize {
+        let part = u64::from(keys) * u64::from(self.slots);
+        part.div_ceil(SLOT_COUNT.into()) as usize
     }
 
     /// Whether it takes writes.
@@ -119,8 +138,7 @@ pub(crate) async fn nodes(local: &LocalContext, options: &Options) -> Result<Vec
     let mut seen = client.map_err(|error| one_line(&error))?.nodes();
     // An address that no node of the cluster has is only another name of one.
     seen.retain(|node| node.id.is_some() || !node.slots.is_empty());
-    let mut nodes: Vec<Probed> =
-        seen.iter().map(|node| Probed::new(&node.endpoint, cluster::role(node.role))).collect();
+    let mut nodes: Vec<Probed> = seen.iter().map(Probed::of_cluster).collect();
     nodes.sort_by_key(|node| (node.role, node.endpoint.to_string()));
     match nodes.iter().any(|node| !node.is_primary()) {
         true => Ok(nodes),
@@ -213,13 +231,11 @@ pub(crate) async fn keys(
             let client = local.connect(options).await.map_err(|error| one_line(&error))?;
             return named_keys(&client, &plan.named_keys).await;
         }
-        let primaries: Vec<&Probed> = nodes.iter().filter(|node| node.is_primary()).collect();
-        let each = (plan.keys as usize).div_ceil(primaries.len().max(1));
         let (mut found, mut seen) = (Vec::new(), 0);
-        for primary in primaries {
+        for primary in nodes.iter().filter(|node| node.slots > 0) {
             let alone = alone(options, &primary.endpoint);
             let client = local.connect(&alone).await.map_err(|error| one_line(&error))?;
-            seen += sampled(&client, each, &mut found).await?;
+            seen += sampled(&client, primary.part_of(plan.keys), &mut found).await?;
         }
         match found.is_empty() {
             true if seen == 0 => {
