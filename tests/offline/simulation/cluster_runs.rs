@@ -197,12 +197,12 @@ fn check_increments(
     for (key, outcome) in increments {
         let value = cluster.value(key);
         let value = value.as_deref().map(|value| String::from_utf8_lossy(value).into_owned());
-        let is_right = match (outcome, value.as_deref()) {
-            (Ok(()), Some("1")) => true,
-            (Err(Some(Fate::NotSent | Fate::Answered)), None) => true,
-            (Err(Some(Fate::Unknown) | None), None | Some("1")) => true,
-            _ => false,
-        };
+        let is_right = matches!(
+            (outcome, value.as_deref()),
+            (Ok(()), Some("1"))
+                | (Err(Some(Fate::NotSent | Fate::Answered)), None)
+                | (Err(Some(Fate::Unknown) | None), None | Some("1"))
+        );
         if !is_right {
             wrong.push(format!("{key}: {outcome:?}, and its value is {value:?}"));
         }
