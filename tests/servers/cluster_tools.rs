@@ -38,8 +38,8 @@ fn check_topology(cluster: &Cluster) {
         let n = (0..6).find(is_this).expect("a node of the cluster");
         assert_eq!(node["endpoint"], cluster.node(n).address().to_string());
         assert_eq!(node["role"], if cluster.is_primary(n) { "primary" } else { "replica" });
-        let slots =
-            cluster.slots_of(n).iter().map(|slots| serde_json::json!([slots.start(), slots.end()]));
+        let own = cluster.slots_of(n);
+        let slots = own.iter().map(|slots| serde_json::json!([slots.start(), slots.end()]));
         assert_eq!(node["slots"], slots.collect::<Value>());
         assert_eq!((&node["connected"], &node["ping_us"]["count"]), (&true.into(), &5.into()));
     }
