@@ -35,8 +35,8 @@ async fn connections(cluster: &Cluster, mesh: Mesh) -> Vec<usize> {
     counts
 }
 
-/// Fails if with owned nodes both cores connect to every node, if with the full mesh not both do, or if
-/// any command fails.
+/// Fails if with owned nodes both cores connect to every node, if with the full mesh not both do, or
+/// if any command fails.
 #[test]
 fn nodes_are_owned_where_that_is_asked_for() {
     on_tokio(async |place| {
