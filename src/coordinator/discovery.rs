@@ -262,9 +262,10 @@ impl Pass {
         let request = self.client.to_node(node, slots).timeout(time);
         let said = request.with(|frame: Frame<'_>| SlotsReply::of(&frame, endpoint)).await;
         let said = said.map_err(|error| not_a_cluster(error, endpoint))?;
-        let said = said.and_then(|said| match said.0.is_empty() {
-            true => Err("it serves no slots"),
-            false => Ok(said),
+        let said = said.and_then(|said| match said.0.iter().any(|range| range.primary.is_some()) {
+            false if said.0.is_empty() => Err("it serves no slots"),
+            false => Err("it names no primary that could be reached"),
+            true => Ok(said),
         });
         let said = said.map_err(|wrong| {
             let text = format!("the answer to CLUSTER SLOTS is of no use: {wrong}");
