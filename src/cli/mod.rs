@@ -90,7 +90,8 @@ fn answer(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => say(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-            let what = "say what to do: hedgerow probe, hedgerow replay, hedgerow bench, hedgerow topology or \
+            let what = "say what to do: hedgerow probe, hedgerow replay, hedgerow bench, \
+                        hedgerow topology or \
                         hedgerow doctor";
             Err(Failure::Usage(what.into()))
         }

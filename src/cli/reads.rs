@@ -273,8 +273,8 @@ mod tests {
         }
     }
 
-    /// Fails if a cluster is given replicas, if its URL is not heeded, if a policy that cannot be followed is taken, or the line does not name
-    /// the flag that is missing.
+    /// Fails if a cluster is given replicas, if its URL is not heeded, if a policy
+    /// that cannot be followed is taken, or the line does not name the flag that is missing.
     #[test]
     fn policies_get_what_they_need() {
         let replicas = vec![Endpoint::tcp("a", 1)];

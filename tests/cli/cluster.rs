@@ -160,8 +160,8 @@ fn check_shares(scene: &Scene) {
     }
 }
 
-/// Case behaviour/29: uniform keys. Fails if the nodes' parts of the load are not those of the slots, or if the
-/// report says otherwise than the servers.
+/// Case behaviour/29: uniform keys. Fails if the nodes' parts of the load are not those of the slots, or if
+/// the report says otherwise than the servers.
 #[test]
 fn case_29_uniform() {
     for door in DOORS {
@@ -177,8 +177,8 @@ fn case_29_uniform() {
     }
 }
 
-/// Case behaviour/29: a node is ten times slower, in an open loop. Fails if keys for it are left out, or if its
-/// times do not show.
+/// Case behaviour/29: a node is ten times slower, in an open loop. Fails if keys for it are left out, or if
+/// its times do not show.
 #[test]
 fn case_29_slow_node() {
     let scene = Scene::start();
@@ -239,8 +239,8 @@ fn case_29_moved_is_followed() {
     }
 }
 
-/// The keys of a cluster are loaded where their slots are, whatever node the URL names, and an unusable
-/// seed is passed over. Fails if a node gets keys of another one as if they were its own.
+/// The keys of a cluster are loaded where their slots are, whatever node the URL names, and an
+/// unusable seed is passed over. Fails if a node gets keys of another one as if they were its own.
 #[test]
 fn keys_are_loaded() {
     let scene = Scene::start();

@@ -37,8 +37,8 @@ fn wrong_usage() {
     }
 }
 
-/// A cluster is known by what its server says. Fails if a shard, its slots or its state are missing, in
-/// the table or in the report, or if a credential is shown.
+/// A cluster is known by what its server says. Fails if a shard, its slots or its state are missing,
+/// in the table or in the report, or if a credential is shown.
 #[test]
 fn a_cluster_is_shown() {
     let (scene, folder) = (Scene::start(), Folder::new());

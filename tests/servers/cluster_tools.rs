@@ -25,8 +25,8 @@ fn url(cluster: &Cluster, n: usize) -> String {
     format!("redis://{}", cluster.node(n).address())
 }
 
-/// Fails if a node, a role or a run of slots is not shown as the cluster says, or if a cluster is taken
-/// for a single server.
+/// Fails if a node, a role or a run of slots is not shown as the cluster says, or if a cluster is
+/// taken for a single server.
 fn check_topology(cluster: &Cluster) {
     let (ended, report) = run(&format!("topology {}", url(cluster, 4)));
     assert!(ended.status.success(), "{ended:?}");
@@ -45,8 +45,8 @@ fn check_topology(cluster: &Cluster) {
     }
 }
 
-/// Fails if a key is loaded or asked for where its slot is not, or if the report's counts are not those of
-/// the nodes.
+/// Fails if a key is loaded or asked for where its slot is not, or if the report's counts are not
+/// those of the nodes.
 fn check_load(cluster: &Cluster) {
     let words = "--warmup 0s --keys 2000 --requests 20000 --depth 16 --seed 7 --mix get";
     let (ended, report) = run(&format!("bench {} --cluster {words}", url(cluster, 5)));
@@ -81,8 +81,8 @@ fn check_probe(cluster: &Cluster) {
     }
 }
 
-/// The three tools in turn. Fails if one of the checks above does, or if slots that moved are shown
-/// where they were.
+/// The three tools in turn. Fails if one of the checks above does, or if slots that moved are
+/// shown where they were.
 #[test]
 fn tools_know_clusters() {
     on_tokio(async |place| {
