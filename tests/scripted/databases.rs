@@ -130,18 +130,26 @@ async fn others_are_refused_at_once<P: Placement>(place: P) {
 
 /// Fails if a connection that may not ask or select is used, in database 0 then.
 async fn denials_fail_the_set_up<P: Placement>(place: P) {
-    for (word, line, code) in [
-        ("INFO", "-NOPERM this user has no permissions to run the 'info' command\r\n", "NOPERM"),
+    use ErrorKind::{Config, Handshake};
+    for (word, line, code, kind) in [
+        (
+            "INFO",
+            "-NOPERM this user has no permissions to run the 'info' command\r\n",
+            "NOPERM",
+            Handshake,
+        ),
         (
             "SELECT",
             "-NOPERM this user has no permissions to run the 'select' command\r\n",
             "NOPERM",
+            Handshake,
         ),
-        ("SELECT", "-ERR DB index is out of range\r\n", "ERR"),
+        ("SELECT", "-ERR DB index is out of range\r\n", "ERR", Config),
         (
             "HELLO",
             "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
             "WRONGPASS",
+            Handshake,
         ),
     ] {
         let nodes = Nodes::start(1);
@@ -152,7 +160,7 @@ async fn denials_fail_the_set_up<P: Placement>(place: P) {
         });
         let error = place.connect(&second_of(&nodes)).await.expect_err(line);
         assert_eq!(error.code(), Some(code), "{error}");
-        assert_eq!((error.kind(), error.fate()), (ErrorKind::Handshake, Fate::NotSent), "{error}");
+        assert_eq!((error.kind(), error.fate()), (kind, Fate::NotSent), "{error}");
         assert_eq!(nodes.count_all("CLUSTER SLOTS"), 0, "{line}");
     }
 }

@@ -46,7 +46,7 @@ fn nodes_at_which(it: Awaits) -> Nodes {
     let nobody = format!("-MOVED {} ?:1\r\n", slot_of(b"k"));
     let passes = AtomicUsize::new(0);
     nodes.rule(move |call| match (it, call.node) {
-        (Awaits::Pass, _) if call.is("CLUSTER SLOTS") => {
+        (Awaits::Pass | Awaits::Owner, _) if call.is("CLUSTER SLOTS") => {
             // The first pass is that of the start.
             let is_first = passes.fetch_add(1, Ordering::SeqCst) == 0;
             if is_first { Act::Usual } else { Act::Nothing }
