@@ -10,7 +10,7 @@ use crate::placement::{Placement, on_core, on_tokio, over_cores};
 use crate::server::Flavor;
 
 /// The slots that move in the first test, from node 0.
-const MOVING: std::ops::RangeInclusive<u16> = 100..=299;
+const MOVING: std::ops::RangeInclusive<u16> = 100..=249;
 
 /// Keys of moving slots, and as many of each shard.
 fn keys_to_move(cluster: &Cluster) -> Vec<String> {

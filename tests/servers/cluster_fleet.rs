@@ -256,19 +256,29 @@ impl Cluster {
         from: usize,
         to: usize,
     ) {
+        // Asked once: what is asked for every slot takes longer than its move.
+        let primaries = self.primaries_but(&[from, to]);
         for slot in slots {
-            assert_eq!(self.owner_of(slot), from, "slot {slot}");
-            self.begin_move(slot, to);
-            while self.move_some_keys(slot, to, 100) > 0 {}
-            self.end_move(slot, to);
+            assert!(has(&self.slots_of(from), slot), "slot {slot} is not node {from}'s");
+            self.begin_move_from(slot, from, to);
+            while self.move_some_keys_from(slot, from, to, 100) > 0 {}
+            self.end_move_from(slot, from, to, &primaries);
             place.pause(Duration::from_millis(1)).await;
         }
         self.settled(place).await;
     }
 
+    fn primaries_but(&self, these: &[usize]) -> Vec<usize> {
+        let others = self.awake().into_iter().filter(|n| !these.contains(n));
+        others.filter(|n| self.is_primary(*n)).collect()
+    }
+
     /// From now on the slot's owner sends those that ask for a key it does not hold to node `to`.
     pub(crate) fn begin_move(&self, slot: u16, to: usize) {
-        let from = self.owner_of(slot);
+        self.begin_move_from(slot, self.owner_of(slot), to);
+    }
+
+    fn begin_move_from(&self, slot: u16, from: usize, to: usize) {
         let slot = slot.to_string();
         self.order(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]);
         self.order(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]);
@@ -276,7 +286,11 @@ impl Cluster {
 
     /// Moves at most `count` keys of a slot on the move; answers how many it were.
     pub(crate) fn move_some_keys(&self, slot: u16, to: usize, count: usize) -> usize {
-        let from = self.node(self.owner_of(slot));
+        self.move_some_keys_from(slot, self.owner_of(slot), to, count)
+    }
+
+    fn move_some_keys_from(&self, slot: u16, from: usize, to: usize, count: usize) -> usize {
+        let from = self.node(from);
         let [slot, count] = [usize::from(slot), count].map(|number| number.to_string());
         let keys = texts(&from.tell(&["CLUSTER", "GETKEYSINSLOT", &slot, &count]));
         if !keys.is_empty() {
@@ -294,10 +308,13 @@ impl Cluster {
     /// Makes node `to` the owner of a slot on the move, whose keys must all have moved.
     pub(crate) fn end_move(&self, slot: u16, to: usize) {
         let from = self.owner_of(slot);
-        let others = self.awake().into_iter().filter(|n| ![to, from].contains(n));
+        self.end_move_from(slot, from, to, &self.primaries_but(&[from, to]));
+    }
+
+    fn end_move_from(&self, slot: u16, from: usize, to: usize, others: &[usize]) {
         let slot = slot.to_string();
         // The new owner first: else a lost order leaves the slot without one.
-        for n in [to, from].into_iter().chain(others.filter(|n| self.is_primary(*n))) {
+        for n in [to, from].iter().chain(others).copied() {
             self.order(n, &["CLUSTER", "SETSLOT", &slot, "NODE", &self.ids[to]]);
         }
     }
