@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use hedgerow::prelude::*;
 use hedgerow::{Endpoint, Error, ErrorKind, Fate};
 
@@ -35,6 +36,13 @@ async fn moved<P: Placement>(place: &P, cluster: &Cluster, client: &P::Client) -
     begun.elapsed()
 }
 
+/// Gives all nodes the same name, and has all call the others by this kind of it.
+async fn name_all<P: Placement>(place: &P, cluster: &Cluster, name: &str, kind: &str) {
+    (0..6).for_each(|n| cluster.prefer(n, kind));
+    // At once, as the word spreads in its own time.
+    join_all((0..6).map(|n| cluster.announce(place, n, name))).await;
+}
+
 /// Fails if nodes that are announced by names, by no host (`?`) or by an empty one are not
 /// found, neither at first nor by a redirect, or are connected twice under two names.
 async fn nodes_are_found_by_any_name<P: Placement>(
@@ -50,10 +58,7 @@ async fn nodes_are_found_by_any_name<P: Placement>(
         ("hostname", "LocalHost"),
     ] {
         let what = format!("{flavor:?}, {kind}, {names:?}");
-        for n in 0..6 {
-            cluster.announce(&place, n, names).await;
-            cluster.prefer(n, kind);
-        }
+        name_all(&place, &cluster, names, kind).await;
         let mut options = options_of(&cluster);
         let name = format!("{kind}-{names}");
         options.client_name = Some(name.clone());
@@ -69,10 +74,7 @@ async fn nodes_are_found_by_any_name<P: Placement>(
         }
         client.close(1_000 * MS).await;
     }
-    for n in 0..6 {
-        cluster.announce(&place, n, "").await;
-        cluster.prefer(n, "ip");
-    }
+    name_all(&place, &cluster, "", "ip").await;
 }
 
 on_one_cluster!(nodes_are_found_by_any_name);
