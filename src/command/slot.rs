@@ -65,6 +65,10 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// assert_eq!(hash_tag(b"foo{}{bar}"), b"foo{}{bar}");
 /// ```
 pub fn hash_tag(key: &[u8]) -> &[u8] {
+    // Nearly every key has none, which this finds out by words instead of bytes.
+    if !key.contains(&b'{') {
+        return key;
+    }
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')?;
         let inner = key.get(open + 1..)?;

@@ -203,17 +203,18 @@ impl Pass {
     }
 
     async fn run(self, candidates: Vec<Candidate>, state: Rc<RefCell<State>>) {
-        let failure = self.ask_all(candidates).await;
+        let found = self.ask_all(candidates).await;
         let now = self.core.now();
         let mut state = state.borrow_mut();
         let random = state.random.f64();
-        state.refresh.end(now, failure.is_none(), random);
+        state.refresh.end(now, found.is_ok(), random);
         drop(state);
-        self.board.end_pass(failure);
+        // What was found and that the pass is over are seen at once: who waits for the pass has its answer.
+        self.board.end_pass(found);
     }
 
-    /// Asks one after the other until one knows. Answers why none did.
-    async fn ask_all(&self, candidates: Vec<Candidate>) -> Option<Error> {
+    /// Asks one after the other until one knows. Answers what is new, or why none did.
+    async fn ask_all(&self, candidates: Vec<Candidate>) -> Result<Option<Topology>, Error> {
         let mut failure = None;
         let begun = self.core.now();
         let all = self.until.since(begun);
@@ -232,13 +233,13 @@ impl Pass {
                 continue;
             }
             match self.ask(node, &endpoint, time).await {
-                Ok(()) => return None,
+                Ok(next) => return Ok(next),
                 // It would be the same with any other.
-                Err(error) if error.kind() == ErrorKind::Config => return Some(error),
+                Err(error) if error.kind() == ErrorKind::Config => return Err(error),
                 Err(error) => _ = failure.get_or_insert(error),
             }
         }
-        Some(failure.unwrap_or_else(|| {
+        Err(failure.unwrap_or_else(|| {
             let text = "no node of the cluster is known that could be asked";
             Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
         }))
@@ -256,7 +257,13 @@ impl Pass {
         }
     }
 
-    async fn ask(&self, node: NodeIndex, endpoint: &Endpoint, time: Duration) -> Result<(), Error> {
+    /// Asks one node. Answers what is new.
+    async fn ask(
+        &self,
+        node: NodeIndex,
+        endpoint: &Endpoint,
+        time: Duration,
+    ) -> Result<Option<Topology>, Error> {
         let until = self.core.now() + time;
         let slots = raw("CLUSTER").arg("SLOTS").build::<()>();
         let request = self.client.to_node(node, slots).timeout(time);
@@ -274,11 +281,11 @@ impl Pass {
         self.identify(node, until).await;
         let (now, before) = (self.core.now(), self.board.topology());
         let next = before.with_slots(now, self.board.profile(), &said);
-        if before.slots().is_none() || !next.serves_as(&before) {
+        let is_new = before.slots().is_none() || !next.serves_as(&before);
+        if is_new {
             tracing::info!(epoch = next.epoch(), from = %endpoint, "the topology of the cluster changed");
-            self.board.publish_topology(next);
         }
-        Ok(())
+        Ok(is_new.then_some(next))
     }
 
     /// Asks a node that is only known by the address of a seed which one it is.

@@ -228,7 +228,9 @@ impl<O: Outside> Engine<O> {
         from: Option<NodeIndex>,
     ) {
         let Some(cluster) = &mut self.cluster else { return };
-        let pass = cluster.pass + 1;
+        // A node that was named is published without a pass, so that one which ends just now, and began
+        // before, says nothing of it.
+        let pass = cluster.pass + if to.is_some() { 2 } else { 1 };
         cluster.parked.asked.push(Asked { id, error: error.clone(), to, from, pass });
         self.set_parked(id, next);
     }

