@@ -140,22 +140,6 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// The link of nearly every command of a cluster: its slot's primary has one, which is up and has room,
-    /// and nobody waits.
-    #[inline]
-    pub(super) fn direct(&self, way: &Way) -> Option<LinkId> {
-        let is_usual = self.lanes == 1 && way.is_primary() && way.cursor == Cursor::None;
-        if !is_usual || self.queues.waiting() > 0 || self.closed || self.draining {
-            return None;
-        }
-        let owner = self.owner(way.slot)?;
-        let at = self.by_node.get(owner.0 as usize)?.start;
-        let link = self.links.get(at)?;
-        let fits =
-            link.node == owner && link.is_ready() && link.has_room(self.options.in_flight_max);
-        fits.then_some(LinkId(at as u32))
-    }
-
     /// Where a command of a cluster stands in line.
     pub(super) fn queue_of(&self, way: &Way) -> QueueId {
         match way.node.or_else(|| self.owner(way.slot)) {

@@ -50,11 +50,6 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         let now = self.exact(now);
-        if let Some(link) = self.direct(way).filter(|_| deadline > now) {
-            let id = self.queue_new(command, link, now, deadline, waker);
-            self.keep_way(id, way, command.len());
-            return Submitted::Armed(id);
-        }
         if self.queues.is_empty(self.queue_of(way)) && deadline > now {
             match self.choose(now, way, None) {
                 Chosen::Link(link) => {
