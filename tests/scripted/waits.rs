@@ -67,8 +67,10 @@ fn nodes_at_which(it: Awaits) -> Nodes {
 
 /// Nothing of what it was is left, and what comes after is in step.
 async fn is_over<P: Placement>(place: &P, client: &P::Client, nodes: &Nodes, it: Awaits) {
+    // What was sent before the end may still be on its way.
+    place.pause(50 * MS).await;
     let sets = nodes.count(0, "SET");
-    place.pause(250 * MS).await;
+    place.pause(200 * MS).await;
     if Client::nodes(client).is_some() {
         // What is in flight keeps its place until its reply has come.
         until(place, "the end of all", || Client::live_requests(client) == 0).await;
