@@ -5,8 +5,9 @@ use super::bench::Run;
 use super::drive::Measured;
 use super::plan::{Placement, Plan};
 use super::{Failure, hosted, pinned, remark};
+use hedgerow::read::ReadFrom;
 use hedgerow::testing::Server;
-use hedgerow::{Cores, Error, Options};
+use hedgerow::{Cores, Endpoint, Error, Options};
 use hedgerow_runtime::caps::Rung;
 use hedgerow_runtime::cpu;
 use std::sync::{Arc, OnceLock};
@@ -109,4 +110,15 @@ fn embedded(plan: &Plan) -> Result<Server, String> {
 /// An error in one line.
 pub(crate) fn one_line(error: &Error) -> String {
     error.to_string().lines().collect::<Vec<_>>().join("; ")
+}
+
+/// Options of a client of this one node.
+pub(crate) fn alone(options: &Options, node: &Endpoint) -> Options {
+    let mut alone = options.clone();
+    alone.endpoint = node.clone();
+    alone.replica_endpoints.clear();
+    alone.cluster = None;
+    alone.read_from = ReadFrom::Primary.into();
+    alone.hedging = None;
+    alone
 }

@@ -22,7 +22,7 @@ use super::door::Door;
 use super::local::LocalClient;
 use super::pages::Pins;
 use super::request::read;
-use crate::command::Command;
+use crate::command::{self, Command, Spread};
 use crate::config::{Endpoint, Mesh, Options};
 use crate::engine::StateChange;
 use crate::error::{Error, ErrorKind, Fate};
@@ -159,8 +159,10 @@ impl Pinned {
     /// several.
     fn seat_of<R>(&self, command: &Command<R>) -> usize {
         let topology = self.topology();
-        let slots = topology.slots().zip(command.only_slot());
-        let owner = slots.and_then(|(slots, slot)| slots.owner(slot));
+        let owner = match command::spread(command) {
+            Ok(Spread::Slot(slot)) => topology.slots().and_then(|slots| slots.owner(slot)),
+            _ => None,
+        };
         owner.map_or(0, |owner| owner.0 as usize % self.seats.len().max(1))
     }
 

@@ -183,14 +183,6 @@ impl<R> Command<R> {
         self.bytes().get(range).map(slot::slot_of)
     }
 
-    /// The slot that all of its keys have; `None` without any, and for keys of several slots.
-    pub(crate) fn only_slot(&self) -> Option<u16> {
-        let slots = self.keys().filter_map(|range| self.bytes().get(range).map(slot::slot_of));
-        let mut slots = slots.peekable();
-        let first = slots.peek().copied()?;
-        slots.all(|slot| slot == first).then_some(first)
-    }
-
     /// How long the command asks the server to wait; `None` if it does not wait. Read from
     /// the arguments at each call, and only if [`Flags::BLOCKING`] is set.
     #[inline]

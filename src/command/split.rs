@@ -46,7 +46,7 @@ pub(crate) struct Part {
 ///
 /// # Errors
 /// [`Refused`], if its keys lie in several slots and it cannot be split.
-pub(crate) fn spread(command: &Command<()>) -> Result<Spread, Error> {
+pub(crate) fn spread<R>(command: &Command<R>) -> Result<Spread, Error> {
     let Some(spec) = command.spec() else { return Ok(Spread::Any) };
     if spec.has_one_key() {
         // Nearly every command: no need to look for more.
@@ -60,11 +60,11 @@ pub(crate) fn spread(command: &Command<()>) -> Result<Spread, Error> {
     split(command, spec).map_err(|why| Error::from(why).with_command(Some(spec.name())))
 }
 
-fn all_keys(command: &Command<()>, spec: Spec) -> Keys<'_> {
+fn all_keys<R>(command: &Command<R>, spec: Spec) -> Keys<'_> {
     Keys::new(Some(spec), command.bytes(), command.arg_count(), true)
 }
 
-fn slot_at(command: &Command<()>, range: Range<usize>) -> u16 {
+fn slot_at<R>(command: &Command<R>, range: Range<usize>) -> u16 {
     slot_of(command.bytes().get(range).unwrap_or_default())
 }
 
@@ -123,7 +123,7 @@ impl Layout {
 
 /// One command for each slot.
 #[cold]
-fn split(command: &Command<()>, spec: Spec) -> Result<Spread, Refused> {
+fn split<R>(command: &Command<R>, spec: Spec) -> Result<Spread, Refused> {
     let refused = Refused::CrossSlot { name: spec.name() };
     let layout = match Layout::of(spec) {
         Some(layout) if spec.ask() == Ask::MultiShard => layout,
@@ -152,7 +152,7 @@ fn is_condition(word: &[u8]) -> bool {
 
 /// A command that is to be split.
 struct Whole<'a> {
-    command: &'a Command<()>,
+    said: &'a Said,
     spec: Spec,
     layout: Layout,
     words: Vec<&'a [u8]>,
@@ -160,10 +160,10 @@ struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    fn of(command: &'a Command<()>, spec: Spec, layout: Layout) -> Whole<'a> {
+    fn of<R>(command: &'a Command<R>, spec: Spec, layout: Layout) -> Whole<'a> {
         let bytes = command.bytes();
         let words = Words::of(bytes).filter_map(|range| bytes.get(range)).collect();
-        Whole { command, spec, layout, words, keys: all_keys(command, spec).count() }
+        Whole { said: &command.said, spec, layout, words, keys: all_keys(command, spec).count() }
     }
 
     /// The words after the last unit.
@@ -194,7 +194,7 @@ impl<'a> Whole<'a> {
         }
         self.tail().iter().for_each(|word| args.bulk(word));
         args.finish();
-        let Said { category, raw, .. } = self.command.said;
+        let Said { category, raw, .. } = *self.said;
         let command = Command { said: Said { args, category, raw }, reply: PhantomData };
         Some(Part { slot, command, keys: share.iter().map(|(_, key)| *key).collect() })
     }

@@ -11,7 +11,7 @@ use crate::config::{Options, ProtocolChoice};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{Frame, Protocol, ServerError, encode};
 
-use super::{Connection, Owner, RoleReply, zone_of_info};
+use super::{Connection, Owner, RoleReply, field_of_info};
 use crate::command::Encoded;
 use crate::topology::Role;
 
@@ -206,7 +206,7 @@ impl Handshake {
             (Step::Hello, None) => self.on_hello(frame, options, to),
             // A name is a convenience: some proxies refuse it.
             (Step::Zone, None) => {
-                self.learnt.zone = zone_of_info(frame.payload());
+                self.learnt.zone = field_of_info(frame.payload(), "availability_zone");
                 self.finish(to)
             }
             (Step::Role, None) => self.on_role(frame, to),
@@ -330,11 +330,7 @@ fn zone_of_hello(frame: &Frame<'_>) -> Option<String> {
 /// Why a server with this answer to `INFO SERVER` has no databases but 0 in a cluster; `None` if it can
 /// have them.
 fn databases_missing(said: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(said);
-    let field = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.map(|value| value.trim_end().to_owned())
-    };
+    let field = |name| field_of_info(said, name);
     let name = field("server_name").unwrap_or_else(|| "redis".to_owned());
     let version = field("valkey_version").or_else(|| field("redis_version")).unwrap_or_default();
     let mode = field("server_mode").or_else(|| field("redis_mode")).unwrap_or_default();

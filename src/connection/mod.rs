@@ -10,7 +10,8 @@ pub(crate) use handshake::{
 };
 pub(crate) use in_flight::{InFlight, Owner, Unit};
 pub(crate) use push::Push;
-pub(crate) use role::{RoleReply, zone_of_info};
+pub(crate) use role::RoleReply;
+use role::field_of_info;
 
 use bytes::Bytes;
 use hedgerow_runtime::Batch;

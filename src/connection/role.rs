@@ -38,9 +38,9 @@ impl RoleReply {
     }
 }
 
-/// The zone in an answer to `INFO SERVER`.
-pub(crate) fn zone_of_info(text: &[u8]) -> Option<String> {
+/// What an answer to `INFO SERVER` has under `name`; `None` where that is empty.
+pub(super) fn field_of_info(text: &[u8], name: &str) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
-    let zone = text.lines().find_map(|line| line.strip_prefix("availability_zone:"))?;
-    Some(zone.trim_end().to_owned()).filter(|zone| !zone.is_empty())
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    Some(value.trim_end().to_owned()).filter(|value| !value.is_empty())
 }

@@ -9,7 +9,7 @@ use super::link::{Link, LinkState};
 use super::pin::Pinned;
 use super::{Engine, LinkId, Outside};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::{ReadFrom, Standing, nearest};
+use crate::read::{ReadFrom, nearest};
 use crate::route::{Cursor, PinId, Way};
 use crate::topology::{NodeIndex, Role};
 
@@ -239,8 +239,7 @@ impl<O: Outside> Engine<O> {
     fn look_at(&mut self, now: Instant, at: usize, way: &Way, except: Option<NodeIndex>) -> Look {
         let link = &self.links[at];
         let linked = link.role == Role::Replica && self.is_linked(at);
-        let standing = Standing { role: link.role, linked, same_zone: link.same_zone };
-        let Some(rank) = way.reads.from.rank(standing) else { return Look::Not };
+        let Some(rank) = way.reads.from.rank(link.standing(linked)) else { return Look::Not };
         if except == Some(link.node) {
             return Look::Not;
         }
@@ -285,11 +284,10 @@ impl<O: Outside> Engine<O> {
     /// Whether a read that would go to rank `best` waits for a better replica's answer to ROLE.
     fn awaits_better_role(&self, now: Instant, way: &Way, best: u8) -> bool {
         let better = |l: &Link| {
-            let standing = Standing { role: l.role, linked: true, same_zone: l.same_zone };
             l.is_ready()
                 && l.check.asked_since.is_some_and(|asked| now.since(asked) < ROLE_WAIT)
                 && l.role == Role::Replica
-                && way.reads.from.rank(standing).is_some_and(|rank| rank < best)
+                && way.reads.from.rank(l.standing(true)).is_some_and(|rank| rank < best)
         };
         self.options.replica_refresh_interval.is_zero() && self.links.iter().any(better)
     }
@@ -417,8 +415,7 @@ impl<O: Outside> Engine<O> {
     fn no_server(&self, from: ReadFrom, shard: NodeIndex) -> Error {
         let mut text = format!("no server can take the read ({from})");
         let down = self.links.iter().filter(|link| {
-            let standing = Standing { role: link.role, linked: true, same_zone: true };
-            link.shard == shard && !link.is_ready() && from.rank(standing).is_some()
+            link.shard == shard && !link.is_ready() && from.rank(link.standing(true)).is_some()
         });
         for link in down.take(3) {
             let why = link.last_error.as_ref().map_or("not connected", Error::text);

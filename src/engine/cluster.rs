@@ -12,7 +12,6 @@ use super::{Engine, Line, LinkId, Outside};
 use crate::config::Cluster as Settings;
 use crate::connection::Owner;
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::Standing;
 use crate::route::{Cursor, QueueId, Way};
 use crate::topology::{Hint, NodeIndex, Role, SlotTable, Topology};
 
@@ -148,11 +147,6 @@ impl<O: Outside> Engine<O> {
         }
     }
 
-    /// The links to a node.
-    pub(super) fn links_of(&self, node: NodeIndex) -> Range<usize> {
-        self.by_node.get(node.0 as usize).cloned().unwrap_or_default()
-    }
-
     /// The link that a waiting command is said to wait for.
     pub(super) fn awaited_link(&self, way: &Way) -> LinkId {
         let node = way.node.or_else(|| self.owner(way.slot));
@@ -230,14 +224,10 @@ impl<O: Outside> Engine<O> {
         if self.cluster.is_none() {
             return false;
         }
-        let from = way.reads.from;
-        let fits = |link: &Link| {
-            let standing = Standing { role: link.role, linked: true, same_zone: link.same_zone };
-            from.rank(standing)
-        };
+        let rank = |at: usize| way.reads.from.rank(self.links[at].standing(true));
         let links = (0..self.readable(shard)).map(|n| self.readable_at(shard, n));
         let idle = links.filter(|at| matches!(self.links[*at].state, LinkState::Idle));
-        let best = idle.filter_map(|at| Some((fits(&self.links[at])?, at))).min();
+        let best = idle.filter_map(|at| Some((rank(at)?, at))).min();
         best.is_some_and(|(_, at)| self.replace_for(now, at..at + 1))
     }
 
@@ -249,8 +239,7 @@ impl<O: Outside> Engine<O> {
                 !self.links[at].is_dead
             }
             // What drains is replaced.
-            LinkState::Draining(_) => true,
-            LinkState::Ready => true,
+            LinkState::Draining(_) | LinkState::Ready => true,
             LinkState::Failed(_) | LinkState::Closed => false,
         }
     }

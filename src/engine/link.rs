@@ -9,7 +9,7 @@ use super::check::Check;
 use crate::config::Options;
 use crate::connection::{Connection, Handshake, Learnt};
 use crate::error::Error;
-use crate::read::Estimate;
+use crate::read::{Estimate, Standing};
 use crate::topology::{Node, NodeIndex, Role};
 
 /// Names a link of one engine.
@@ -134,6 +134,12 @@ impl Link {
         let mine = self.profile.client_availability_zone.as_deref();
         self.same_zone = mine.is_some() && learnt.zone.as_deref() == mine;
         self.zone = learnt.zone;
+    }
+
+    /// What a policy looks at; `linked`: its node's own link to the primary is up.
+    #[inline]
+    pub(super) fn standing(&self, linked: bool) -> Standing {
+        Standing { role: self.role, linked, same_zone: self.same_zone }
     }
 
     #[inline]

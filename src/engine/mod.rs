@@ -255,6 +255,11 @@ impl<O: Outside> Engine<O> {
         self.by_node[at] = first..self.links.len();
     }
 
+    /// The links to a node.
+    fn links_of(&self, node: NodeIndex) -> Range<usize> {
+        self.by_node.get(node.0 as usize).cloned().unwrap_or_default()
+    }
+
     /// The placement's side.
     pub fn out(&mut self) -> &mut O {
         &mut self.out

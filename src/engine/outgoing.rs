@@ -107,12 +107,8 @@ pub(super) fn enqueue_asking<O: Outside>(
     cell: &mut Cell<KeptOf<O>>,
     command: &Encoded<'_>,
 ) {
-    cell.ordinal = link.connection.enqueue_after(ASKING, command, Owner::Request(id));
-    cell.entries = 1;
-    if !link.dirty {
-        link.dirty = true;
-        out.dirty(cell.link);
-    }
+    let ordinal = link.connection.enqueue_after(ASKING, command, Owner::Request(id));
+    queued(link, out, cell, ordinal);
 }
 
 /// Queues the command of a request on a link.
@@ -124,7 +120,13 @@ pub(super) fn enqueue<O: Outside>(
     cell: &mut Cell<KeptOf<O>>,
     command: &Encoded<'_>,
 ) {
-    cell.ordinal = link.connection.enqueue(command, Owner::Request(id), 1);
+    let ordinal = link.connection.enqueue(command, Owner::Request(id), 1);
+    queued(link, out, cell, ordinal);
+}
+
+#[inline(always)]
+fn queued<O: Outside>(link: &mut Link, out: &mut O, cell: &mut Cell<KeptOf<O>>, ordinal: u64) {
+    cell.ordinal = ordinal;
     cell.entries = 1;
     if !link.dirty {
         link.dirty = true;

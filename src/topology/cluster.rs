@@ -178,14 +178,12 @@ impl Topology {
         let taken = self.nodes.iter().enumerate().filter(|(at, _)| is_named(*at));
         let taken: Vec<_> = taken.map(|(_, node)| node.endpoint().clone()).collect();
         for (at, node) in self.nodes.iter_mut().enumerate() {
-            let is_named = is_named(at);
             let shard = node.shard.0 as usize;
             // Its primary was not spoken of, so that nothing is known of it either.
-            let is_kept =
-                owns[at] || (shard != at && owns[shard] && !named.get(shard).is_some_and(|n| *n));
+            let is_kept = owns[at] || (shard != at && owns[shard] && !is_named(shard));
             // It can always be asked, unless its address is another node's by now.
             let is_seed = is_seed(profile, node.endpoint()) && !taken.contains(node.endpoint());
-            node.is_removed = !(is_named || is_kept || is_seed);
+            node.is_removed = !(is_named(at) || is_kept || is_seed);
         }
     }
 

@@ -4,14 +4,13 @@ use super::super::cluster;
 use super::super::lane::unless_stopped;
 use super::super::pinned::Timer;
 use super::super::role::Role;
-use super::super::target::one_line;
+use super::super::target::{alone, one_line};
 use super::super::{Failure, remark};
 use super::plan::Plan;
 use hedgerow::command::cursors::ScanOptions;
 use hedgerow::command::slot::SLOT_COUNT;
 use hedgerow::engine::SeenNode;
 use hedgerow::prelude::*;
-use hedgerow::read::ReadFrom;
 use hedgerow::testing::{Delay, Fleet};
 use hedgerow::{Endpoint, LocalClient, LocalContext, Options};
 use hedgerow_runtime::cpu;
@@ -205,17 +204,6 @@ async fn role_of(
         Some(reply) => Ok(Some(Role::new(&reply.map_err(|error| one_line(&error))?))),
         None => Ok(None),
     }
-}
-
-/// Options of a client of this one node.
-pub(crate) fn alone(options: &Options, node: &Endpoint) -> Options {
-    let mut alone = options.clone();
-    alone.endpoint = node.clone();
-    alone.replica_endpoints.clear();
-    alone.cluster = None;
-    alone.read_from = ReadFrom::Primary.into();
-    alone.hedging = None;
-    alone
 }
 
 /// The keys to read: those of the plan, or a sample; each holds a string. Empty only if the user asked to

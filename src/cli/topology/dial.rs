@@ -1,9 +1,8 @@
 //! One node, connected to by itself: whether it answers, how fast, and what it says of itself.
 
 use super::super::role::Role;
-use super::super::target::one_line;
+use super::super::target::{alone, one_line};
 use hedgerow::prelude::*;
-use hedgerow::read::ReadFrom;
 use hedgerow::{Client, Endpoint, Error, ErrorKind, Options};
 use std::time::{Duration, Instant};
 
@@ -27,13 +26,9 @@ pub(crate) struct Dialled {
     pub(crate) error: Option<String>,
 }
 
-/// Options of a client of one node.
-fn alone(options: &Options, node: &Endpoint) -> Options {
-    let mut alone = options.clone();
-    alone.endpoint = node.clone();
-    alone.replica_endpoints.clear();
-    alone.cluster = None;
-    alone.read_from = ReadFrom::Primary.into();
+/// Options of a client of one node, which has its time.
+fn patient(options: &Options, node: &Endpoint) -> Options {
+    let mut alone = alone(options, node);
     alone.connect_timeout = PATIENCE;
     alone.command_timeout = Some(PATIENCE);
     // Any zone at all: servers that do not tell theirs unasked are asked then.
@@ -46,7 +41,7 @@ fn alone(options: &Options, node: &Endpoint) -> Options {
 /// # Errors
 /// It cannot be reached, or answers nonsense. That it may not be asked is none.
 pub(crate) async fn is_cluster(options: &Options) -> Result<bool, Error> {
-    let client = Client::connect(&alone(options, &options.endpoint)).await?;
+    let client = Client::connect(&patient(options, &options.endpoint)).await?;
     let said = client.command("INFO").arg("cluster").send::<String>().await;
     client.close(Duration::ZERO).await;
     match said {
@@ -59,7 +54,7 @@ pub(crate) async fn is_cluster(options: &Options) -> Result<bool, Error> {
 /// Connects to a node and asks it.
 pub(crate) async fn dial(options: Options, node: Endpoint) -> Dialled {
     let address = node.to_string();
-    let asked = ask(&alone(&options, &node), options.cluster.is_some()).await;
+    let asked = ask(&patient(&options, &node), options.cluster.is_some()).await;
     asked.unwrap_or_else(|error| {
         // Its address stands beside it.
         let error = one_line(&error).replace(&format!(" ({address})"), "");

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hedgerow::read::ReadFrom;
-use hedgerow::testing::{Asked, Reaction};
+use hedgerow::testing::{Asked, ModelServer, Reaction};
 
 use super::clock::{pass, unless};
 use super::fleet::{Fleet, MS, after, does, get, switch};
@@ -136,17 +136,23 @@ fn a_refused_role_is_asked_again() {
     });
 }
 
+/// While the switch is on, a server leaves everything unanswered for a minute.
+fn silence(server: &ModelServer) -> Rc<Cell<bool>> {
+    let silent = Rc::new(Cell::new(false));
+    let is_silent = silent.clone();
+    server.on_request(move |_: &Asked<'_>| match is_silent.get() {
+        true => after(60_000),
+        false => Reaction::Serve,
+    });
+    silent
+}
+
 /// Fails if with an interval of zero a replica that does not say what it is keeps reads from
 /// the primary that would serve them.
 #[test]
 fn zero_does_not_wait_for_a_silent_replica() {
     let fleet = Fleet::new(1);
-    let silent = Rc::new(Cell::new(false));
-    let is_silent = silent.clone();
-    fleet.replicas[0].on_request(move |_: &Asked<'_>| match is_silent.get() {
-        true => after(60_000),
-        false => Reaction::Serve,
-    });
+    let silent = silence(&fleet.replicas[0]);
     let mut options = fleet.options(ReadFrom::ReplicaPreferred);
     options.replica_refresh_interval = Duration::ZERO;
     options.command_timeout = Some(Duration::from_secs(5));
@@ -166,12 +172,7 @@ fn zero_does_not_wait_for_a_silent_replica() {
 #[test]
 fn a_replica_that_failed_is_not_waited_for() {
     let fleet = Fleet::new(1);
-    let silent = Rc::new(Cell::new(false));
-    let is_silent = silent.clone();
-    fleet.replicas[0].on_request(move |_: &Asked<'_>| match is_silent.get() {
-        true => after(60_000),
-        false => Reaction::Serve,
-    });
+    let silent = silence(&fleet.replicas[0]);
     let replica = fleet.replicas[0].clone();
     fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
         let before = replica.connections();
