@@ -135,7 +135,7 @@ where
 
 /// tokio's clock: a millisecond fine.
 #[derive(Clone, Copy, Debug)]
-struct Coarse;
+pub(crate) struct Coarse;
 
 impl Clock for Coarse {
     fn now(&self) -> Instant {

@@ -315,13 +315,15 @@ impl<P: Place> Passage<P> {
     #[inline(never)]
     fn submit_routed(&mut self, cx: &mut Context<'_>) -> Option<Error> {
         let slot = match self.spread() {
-            Ok(Some(slot)) => slot,
-            Ok(None) => return None,
+            Ok(slot) => slot,
             Err(error) => {
                 self.stage = Stage::Over;
                 return Some(self.explain(error));
             }
         };
+        if self.stage == Stage::InParts {
+            return None;
+        }
         let way = Way::of(&self.command, self.view, slot);
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
@@ -337,20 +339,17 @@ impl<P: Place> Passage<P> {
         self.on_submitted(taken)
     }
 
-    /// The slot of a command that goes to one node; `None` for one that was divided into parts.
-    fn spread(&mut self) -> Result<Option<Option<u16>>, Error> {
-        if !self.view.by_slot || self.view.node.is_some() {
-            return Ok(Some(None));
-        }
-        if self.slot.is_some() {
-            return Ok(Some(self.slot));
+    /// The slot of a command that goes to one node, if it matters. Else it is divided into parts.
+    fn spread(&mut self) -> Result<Option<u16>, Error> {
+        if !self.view.by_slot || self.view.node.is_some() || self.slot.is_some() {
+            return Ok(self.slot);
         }
         let spread = command::spread(&self.command)?;
         let is_all = matches!(spread, Spread::AllNodes(_));
         let (place, view) = (&self.place, self.view);
         let mut parts = match spread {
-            Spread::Slot(slot) => return Ok(Some(Some(slot))),
-            Spread::Any => return Ok(Some(None)),
+            Spread::Slot(slot) => return Ok(Some(slot)),
+            Spread::Any => return Ok(None),
             Spread::Parts(parts, merge) => Parts::by_slot(place, view, parts, merge),
             Spread::AllShards(merge) | Spread::AllNodes(merge) => {
                 match place.look().nodes_of_cluster(is_all) {

@@ -226,7 +226,9 @@ impl<O: Outside> Engine<O> {
             Stage::Writing | Stage::AwaitingReply => Fate::Unknown,
             Stage::Connecting | Stage::WaitingForCapacity | Stage::Buffered => Fate::NotSent,
         };
-        let (kind, text) = match (stage, &self.links[at.0 as usize].last_error) {
+        let unknown = self.cluster.as_ref().and_then(|cluster| cluster.failure.as_ref());
+        let cause = self.links[at.0 as usize].last_error.as_ref().or(unknown);
+        let (kind, text) = match (stage, cause) {
             (Stage::Connecting, Some(cause)) => (
                 ErrorKind::NotConnected,
                 format!("not connected in time; last attempt: {}", cause.text()),

@@ -70,9 +70,7 @@ async fn slots_move<P: Placement>(place: P, flavor: Flavor) {
 /// second run, or if other shards feel it.
 async fn roles_change<P: Placement>(place: P, flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(&place, flavor, 3, 1).await);
-    let client = place.connect(&options_under_load(&cluster)).await.expect("up");
-    let load = Load::start(&place, &client, &keys(&cluster)).await;
-    let is_affected = slots_of(&cluster, 0);
+    let (client, load, is_affected) = under_load(&place, &cluster).await;
     let fault = Instant::now();
     let changed = cluster.clone();
     let change = move || on_tokio(async |place| changed.fail_over(&place, 3).await);
@@ -87,6 +85,16 @@ async fn roles_change<P: Placement>(place: P, flavor: Flavor) {
     assert_eq!(calls.lost(), 0, "{flavor:?}: {gap:?}");
     assert!(gap.errors.is_empty(), "{flavor:?}: {gap:?}");
     assert!(p99 < TIMEOUT / 4, "{p99:?}");
+}
+
+/// A client under load, and which of its keys are those of node 0.
+async fn under_load<P: Placement>(
+    place: &P,
+    cluster: &Cluster,
+) -> (P::Client, Load, impl Fn(&str) -> bool + use<P>) {
+    let client = place.connect(&options_under_load(cluster)).await.expect("up");
+    let load = Load::start(place, &client, &keys(cluster)).await;
+    (client, load, slots_of(cluster, 0))
 }
 
 /// Whether a key is one of a node, by the slots that it has now.
@@ -129,9 +137,7 @@ fn judge(what: &str, calls: &Calls, is_affected: impl Fn(&str) -> bool, at: [Ins
 /// found soon, or if a command outlives its time or is run twice.
 async fn a_primary_stands_still<P: Placement>(place: P, flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(&place, flavor, 3, 1).await);
-    let client = place.connect(&options_under_load(&cluster)).await.expect("up");
-    let load = Load::start(&place, &client, &keys(&cluster)).await;
-    let is_affected = slots_of(&cluster, 0);
+    let (client, load, is_affected) = under_load(&place, &cluster).await;
     let copied = load.acknowledged();
     cluster.in_step(&place).await;
     let fault = Instant::now();
@@ -148,9 +154,7 @@ async fn a_primary_stands_still<P: Placement>(place: P, flavor: Flavor) {
 /// soon, if a write that was copied is lost, or a command that may have run is run again.
 async fn a_primary_dies<P: Placement>(place: P, flavor: Flavor) {
     let mut cluster = Cluster::start(&place, flavor, 3, 1).await;
-    let client = place.connect(&options_under_load(&cluster)).await.expect("up");
-    let load = Load::start(&place, &client, &keys(&cluster)).await;
-    let is_affected = slots_of(&cluster, 0);
+    let (client, load, is_affected) = under_load(&place, &cluster).await;
     // WAIT is about the writes of its own connection, which no caller can choose. So the replica itself is
     // asked whether it has what was acknowledged up to here.
     let copied = load.acknowledged();

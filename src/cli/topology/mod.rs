@@ -8,6 +8,8 @@ mod dial;
 mod figures;
 mod table;
 
+use super::hosted::Coarse;
+use super::lane::unless_stopped;
 use super::output::Output;
 use super::reads::ReadArgs;
 use super::target::one_line;
@@ -19,16 +21,11 @@ use hedgerow::config::Cluster;
 use hedgerow::engine::SeenNode;
 use hedgerow::read::ReadFrom;
 use hedgerow::{Client, Error, Options};
-use std::future::{Future, poll_fn};
 use std::io::{self, Write};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 /// Shortest time between two looks.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// How often a wait looks whether the user asked to stop.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Shows the topology.
 pub(crate) fn run(args: TopologyArgs) -> Result<(), Failure> {
@@ -39,7 +36,7 @@ pub(crate) fn run(args: TopologyArgs) -> Result<(), Failure> {
     let runtime = runtime
         .map_err(|error| Failure::Failed(format!("the tokio runtime cannot start: {error}")))?;
     let ended = runtime.block_on(async {
-        let Some(connected) = unless_stopped(connect(&args, options.clone())).await else {
+        let Some(connected) = unless_stopped(&Coarse, connect(&args, options.clone())).await else {
             return Ok(());
         };
         let (client, options) = connected.map_err(|error| failed(&options, &error))?;
@@ -101,7 +98,9 @@ async fn show(
     json: Option<Output>,
 ) -> Result<(), Failure> {
     let target = options.endpoint.to_string();
-    let Some(mut view) = unless_stopped(look(client, options)).await else { return Ok(()) };
+    let Some(mut view) = unless_stopped(&Coarse, look(client, options)).await else {
+        return Ok(());
+    };
     say(&table::text(&target, &view))?;
     let Some(interval) = args.watch else {
         let report = Report::new(&target, &view);
@@ -114,7 +113,7 @@ async fn show(
             tokio::time::sleep(interval).await;
             look(client, options).await
         };
-        let Some(next) = unless_stopped(next).await else { return Ok(()) };
+        let Some(next) = unless_stopped(&Coarse, next).await else { return Ok(()) };
         if !next.is_same(&view) {
             say(&format!("\n{}", table::text(&target, &next)))?;
             if let Some(trouble) = next.trouble() {
@@ -136,21 +135,6 @@ async fn look(client: &Client, options: &Options) -> View {
         seen.push((node, dialled.await.unwrap_or_else(|_| lost())));
     }
     View::new(options.cluster.is_some(), seen)
-}
-
-/// Waits for `awaited`; `None` if the user asked to stop first.
-async fn unless_stopped<T>(awaited: impl Future<Output = T>) -> Option<T> {
-    let stopped = async {
-        while !stop::is_asked() {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    let (mut awaited, mut stopped) = (pin!(awaited), pin!(stopped));
-    poll_fn(|cx| match awaited.as_mut().poll(cx) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => stopped.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }
 
 /// A failure that names the server.
