@@ -85,6 +85,9 @@ where
     for lane in lanes {
         measured.push(lane.await.map_err(|error| format!("a lane ended early: {error}"))??);
     }
+    // One client serves all lanes: what it remembers is whole when the last of them has ended.
+    let books = measured.iter_mut().filter_map(|measured| measured.nodes.as_mut());
+    books.for_each(|book| door.close(book));
     Ok(measured)
 }
 
@@ -108,11 +111,8 @@ where
         return Ok(Measured { interrupted: stop::is_asked(), ..Measured::default() });
     };
     let [door] = doors;
-    // One client serves all lanes: the first one has its books.
+    // The first lane has the books of all.
     let mut book = (plan.reads.cluster && place.number == 0).then(NodeBook::default);
-    if book.is_some() {
-        door.trace();
-    }
     let hosted = Hosted { load: Arc::new(Mutex::new(load)), place };
     let mut tasks = tokio::task::JoinSet::new();
     for index in 0..plan.tasks(hosted.place.number) {
@@ -126,7 +126,6 @@ where
         book.iter_mut().for_each(|book| door.collect(book, start));
     });
     let mut measured = measured.await;
-    book.iter_mut().for_each(|book| door.close(book));
     measured.nodes = book;
     // Dropping the set ends whatever still waits.
     drop(tasks);

@@ -44,6 +44,10 @@ pub(crate) async fn prepare<C: Clock, D: LoadDoor>(
 ) -> Result<Option<Load>, String> {
     let _promise = run.loaded.promise();
     run.fill.run(clock, doors, &run.payload).await?;
+    // No lane begins before the last one has come this far.
+    if plan.reads.cluster {
+        doors.iter().for_each(D::trace);
+    }
     let Some(begin) = run.loaded.pass(clock).await else { return Ok(None) };
     run.told.begin(begin);
     Load::new(plan, Frame::new(plan, begin), lane, run.number).map(Some)

@@ -75,6 +75,8 @@ pub(crate) struct NodeBook {
     pub(crate) slots_moved: u64,
     /// Commands that were sent again, as a node would not have them.
     pub(crate) sent_again: u64,
+    /// Commands that were sent before are of no interest.
+    start: Instant,
 }
 
 impl NodeBook {
@@ -85,6 +87,7 @@ impl NodeBook {
 
     /// Takes what a client remembers of commands that were sent from `start` on.
     pub(crate) fn collect(&mut self, client: &impl Traced, start: Instant) {
+        self.start = start;
         let (copies, dropped) = client.take_trace();
         self.untold += dropped;
         let mut places = Vec::new();
@@ -103,8 +106,9 @@ impl NodeBook {
         }
     }
 
-    /// Adds what a client counted, once its load is over.
+    /// Takes the last of what a client remembers and what it counted, once its load is over.
     pub(crate) fn close(&mut self, client: &impl Traced) {
+        self.collect(client, self.start);
         let counters = client.counters();
         self.slots_moved += counters.moved;
         self.sent_again += counters.again;

@@ -50,9 +50,6 @@ async fn run_lane(
     let Some(load) = load else {
         return Ok(Measured { interrupted: stop::is_asked(), ..Measured::default() });
     };
-    if plan.reads.cluster {
-        doors.iter().for_each(LoadDoor::trace);
-    }
     let pinned = Pinned {
         load: Rc::new(RefCell::new(load)),
         timer: Timer(local.clone()),

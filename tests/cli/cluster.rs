@@ -141,17 +141,17 @@ fn number(value: &Value) -> u64 {
 
 /// What the report says of each node agrees with what each server counted.
 fn check_nodes(scene: &Scene, result: &Value) {
+    assert_eq!(result["cluster"]["untold"], 0);
     let nodes = result["cluster"]["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), NODES, "{nodes:?}");
     for (at, node) in nodes.iter().enumerate() {
         assert_eq!(node["endpoint"], scene.address(at));
         assert_eq!(node["role"], "primary");
         assert_eq!(node["slots"], BOUNDS[at + 1] - BOUNDS[at]);
-        assert_eq!(number(&node["requests"]), scene.count(at), "{node}");
+        assert_eq!(number(&node["requests"]), scene.count(at), "{}", node["endpoint"]);
         assert_eq!(node["service_us"]["count"], node["requests"]);
         assert!(node["service_histogram"].as_str().unwrap().starts_with("HIST"));
     }
-    assert_eq!(result["cluster"]["untold"], 0);
 }
 
 fn check_shares(scene: &Scene) {
