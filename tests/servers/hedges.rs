@@ -42,7 +42,9 @@ async fn a_stalled_read_is_answered_by_its_hedge<P: Placement>(place: P) {
             let client = fleet.client(&place, &options).await;
             client.mset([("k", "v"), ("l", "w")]).await.expect("MSET");
             fleet.in_step(&place).await;
-            // A core counts from the beginning of its turn, which all of this up to the read belongs to.
+            // A core counts from the beginning of its turn: this reply begins one, and all of what follows up
+            // to the read belongs to it.
+            client.set("m", "x").await.expect("SET");
             let begun = Instant::now();
             let before = client.hedges();
             let (links, asked) = (connections(&fleet.primary, &name), gets(&fleet.primary));
