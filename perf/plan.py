@@ -68,9 +68,10 @@ OURS_SPIN = Program("ours, spinning", "ours-local --cpu {cpu} --park spin")
 OURS_HOSTED = Program("ours, hosted", "ours-hosted --workers 2")
 OURS_PINNED = Program("ours, Client over a pinned core", "ours-pinned --cpu {cpu} --workers 2")
 
-# Three nodes with a connection each, and as many clients of one server.
+# One client: of three nodes with a connection each, and of one server with as many. Commands go to any of
+# the three, so that each send carries about as many in both.
 OURS_CLUSTER = Program("ours, cluster", "ours-local --cpu {cpu} --cluster --depth 192")
-OURS_THREE = Program("ours, 3 connections", "ours-local --cpu {cpu} --connections 3 --depth 64")
+OURS_THREE = Program("ours, 3 connections", "ours-local --cpu {cpu} --lanes 3 --depth 192")
 OURS_FLEET = Program(
     "ours, 300 nodes", "ours-local --cpu {cpu} --cluster --read-from quickest --depth 600"
 )

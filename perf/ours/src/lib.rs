@@ -33,6 +33,9 @@ pub struct Reading {
     /// The server is a node of a cluster
     #[arg(long)]
     cluster: bool,
+    /// Connections of each client
+    #[arg(long, default_value_t = 1)]
+    lanes: usize,
     /// Delay in microseconds after which a second copy is sent; by default none is
     #[arg(long)]
     hedge_us: Option<u64>,
@@ -42,6 +45,7 @@ impl Reading {
     /// Adds what was asked for to `options`.
     pub fn apply(&self, options: &mut Options) {
         options.cluster = self.cluster.then(Cluster::default);
+        options.connections = self.lanes;
         if !self.read_from.uses_replicas() {
             return;
         }
