@@ -10,7 +10,7 @@ use std::time::Duration;
 use hedgerow_runtime::time::Instant;
 
 use super::parts::Parts;
-use crate::command::{self, Command, Spread};
+use crate::command::{self, Command, Flags, Spread};
 use crate::engine::{Body, CellId, Engine, Found, KeptOf, Outside, Submitted};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
@@ -314,22 +314,29 @@ impl<P: Place> Passage<P> {
     /// As [`Passage::submit`] for a view that has more than one place to go to.
     #[inline(never)]
     fn submit_routed(&mut self, cx: &mut Context<'_>) -> Option<Error> {
-        let slot = match self.spread() {
-            Ok(slot) => slot,
-            Err(error) => {
-                self.stage = Stage::Over;
-                return Some(self.explain(error));
-            }
+        let slot = match self.slot_of_one() {
+            Some(slot) => Some(slot),
+            None => match self.spread() {
+                Ok(_) if self.stage == Stage::InParts => return None,
+                Ok(slot) => slot,
+                Err(error) => {
+                    self.stage = Stage::Over;
+                    return Some(self.explain(error));
+                }
+            },
         };
-        if self.stage == Stage::InParts {
-            return None;
-        }
-        let way = Way::of(&self.command, self.view, slot);
+        let direct = slot.filter(|_| self.goes_to_primary());
         let waker = cx.waker().clone();
         let mut duty = std::mem::take(&mut self.duty);
         let taken = self.place.queue(&mut duty, cx, |engine, now| {
             let deadline = self.deadline(engine, now);
             let command = self.command.encoded();
+            if let Some(slot) = direct
+                && let Some(link) = engine.direct(slot, now, deadline)
+            {
+                return engine.submit_direct(&command, (slot, link), now, deadline, waker);
+            }
+            let way = Way::of(&self.command, self.view, slot);
             match way.is_only() {
                 true => engine.submit(&command, now, deadline, waker),
                 false => engine.submit_routed(&command, &way, now, deadline, waker),
@@ -339,7 +346,23 @@ impl<P: Place> Passage<P> {
         self.on_submitted(taken)
     }
 
+    /// The slot of a command of one key, as nearly all are; `None` says nothing.
+    #[inline]
+    fn slot_of_one(&self) -> Option<u16> {
+        let is_usual = self.view.by_slot && self.view.node.is_none() && self.slot.is_none();
+        if is_usual { command::slot_of_one(&self.command) } else { None }
+    }
+
+    /// Whether it is for the primary of its slot, and tied to nothing else.
+    #[inline]
+    fn goes_to_primary(&self) -> bool {
+        let View { reads, by_slot, node, .. } = self.view;
+        let is_to_primary = by_slot && node.is_none() && !reads.from.uses_replicas();
+        is_to_primary && !self.command.flags().contains(Flags::CURSOR)
+    }
+
     /// The slot of a command that goes to one node, if it matters. Else it is divided into parts.
+    #[inline(never)]
     fn spread(&mut self) -> Result<Option<u16>, Error> {
         if !self.view.by_slot || self.view.node.is_some() || self.slot.is_some() {
             return Ok(self.slot);
@@ -365,21 +388,16 @@ impl<P: Place> Passage<P> {
 
     #[inline(always)]
     fn on_submitted(&mut self, taken: Submitted) -> Option<Error> {
-        match taken {
-            Submitted::Queued(id) => {
-                (self.id, self.stage) = (id, Stage::Taken);
-                self.command.forget_text();
-                None
-            }
-            Submitted::Armed(id) | Submitted::Waits(id) => {
-                (self.id, self.stage) = (id, Stage::Taken);
-                None
-            }
-            Submitted::Refused(error, _waker) => {
-                self.stage = Stage::Over;
-                Some(self.explain(error))
-            }
+        (self.id, self.stage) = (taken.id(), Stage::Taken);
+        if let Some(refused) = taken.refused {
+            self.stage = Stage::Over;
+            let (error, _waker) = *refused;
+            return Some(self.explain(error));
         }
+        if !taken.keeps_text {
+            self.command.forget_text();
+        }
+        None
     }
 
     /// Looks closely at what is not plain or not short: what may not be sent is refused, and what is

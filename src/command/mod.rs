@@ -60,7 +60,7 @@ pub use key_positions::Keys;
 pub(crate) use merge::{Merge, Piece};
 pub use raw::{Raw, RawCommands, RawRequest, raw};
 pub use refuse::Refused;
-pub(crate) use split::{Part, Spread, spread};
+pub(crate) use split::{Part, Spread, slot_of_one, spread};
 
 use args::Head;
 use retry::Category;

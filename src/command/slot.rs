@@ -35,25 +35,38 @@ const fn tables() -> [[u16; 256]; 8] {
     tables
 }
 
-/// CRC16/XMODEM (polynomial 0x1021, start 0, no reflection).
-fn crc16(bytes: &[u8]) -> u16 {
-    let (eights, rest) = bytes.as_chunks::<8>();
-    let mut crc = 0u16;
-    for eight in eights {
-        let [high, low] = crc.to_be_bytes();
-        crc = TABLES[7][usize::from(eight[0] ^ high)]
-            ^ TABLES[6][usize::from(eight[1] ^ low)]
-            ^ TABLES[5][usize::from(eight[2])]
-            ^ TABLES[4][usize::from(eight[3])]
-            ^ TABLES[3][usize::from(eight[4])]
-            ^ TABLES[2][usize::from(eight[5])]
-            ^ TABLES[1][usize::from(eight[6])]
-            ^ TABLES[0][usize::from(eight[7])];
-    }
-    for byte in rest {
-        crc = crc << 8 ^ TABLES[0][usize::from((crc >> 8) as u8 ^ byte)];
-    }
-    crc
+/// CRC16/XMODEM (polynomial 0x1021, start 0, no reflection), and whether any byte is a `{`.
+#[inline]
+fn crc16(bytes: &[u8]) -> (u16, bool) {
+    let (rest, eights) = bytes.as_rchunks::<8>();
+    // Zeros in front change nothing, so that what is over needs but one step as well.
+    let first = rest.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+    let crc = if rest.is_empty() { 0 } else { eight(0, first.to_be_bytes()) };
+    eights.iter().fold((crc, has_brace(first)), |(crc, found), bytes| {
+        (eight(crc, *bytes), found | has_brace(u64::from_be_bytes(*bytes)))
+    })
+}
+
+/// Whether any byte of a word is a `{`: all are compared at once, as what becomes zero borrows from above.
+#[inline]
+fn has_brace(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let differs = word ^ (ONES * b'{' as u64);
+    differs.wrapping_sub(ONES) & !differs & (ONES << 7) != 0
+}
+
+/// The CRC after eight more bytes.
+#[inline]
+fn eight(crc: u16, bytes: [u8; 8]) -> u16 {
+    let [high, low] = crc.to_be_bytes();
+    TABLES[7][usize::from(bytes[0] ^ high)]
+        ^ TABLES[6][usize::from(bytes[1] ^ low)]
+        ^ TABLES[5][usize::from(bytes[2])]
+        ^ TABLES[4][usize::from(bytes[3])]
+        ^ TABLES[3][usize::from(bytes[4])]
+        ^ TABLES[2][usize::from(bytes[5])]
+        ^ TABLES[1][usize::from(bytes[6])]
+        ^ TABLES[0][usize::from(bytes[7])]
 }
 
 /// The part of a key that its slot is made of: the bytes between the first `{` and the first `}`
@@ -65,10 +78,6 @@ fn crc16(bytes: &[u8]) -> u16 {
 /// assert_eq!(hash_tag(b"foo{}{bar}"), b"foo{}{bar}");
 /// ```
 pub fn hash_tag(key: &[u8]) -> &[u8] {
-    // Nearly every key has none, which this finds out by words instead of bytes.
-    if !key.contains(&b'{') {
-        return key;
-    }
     let tag = || {
         let open = key.iter().position(|byte| *byte == b'{')?;
         let inner = key.get(open + 1..)?;
@@ -86,7 +95,12 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
 /// assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
 /// ```
 pub fn slot_of(key: &[u8]) -> u16 {
-    crc16(hash_tag(key)) % SLOT_COUNT
+    // Nearly every key has no tag, which is found out on the way.
+    let crc = match crc16(key) {
+        (crc, false) => crc,
+        (_, true) => crc16(hash_tag(key)).0,
+    };
+    crc % SLOT_COUNT
 }
 
 #[cfg(test)]
@@ -101,7 +115,22 @@ mod tests {
             let plain = bytes[..end]
                 .iter()
                 .fold(0u16, |crc, byte| crc << 8 ^ TABLES[0][usize::from((crc >> 8) as u8 ^ byte)]);
-            assert_eq!(crc16(&bytes[..end]), plain, "{end} bytes");
+            assert_eq!(crc16(&bytes[..end]), (plain, false), "{end} bytes");
+        }
+    }
+
+    /// Fails if a brace is missed or seen where none is, which would put a key into another slot.
+    #[test]
+    fn braces_are_found_everywhere() {
+        for len in 0..40 {
+            for other in [0, b'z', b'|', 0xfb, 0xff, b'}'] {
+                assert!(!crc16(&vec![other; len]).1, "{len} of {other}");
+                for at in 0..len {
+                    let mut bytes = vec![other; len];
+                    bytes[at] = b'{';
+                    assert!(crc16(&bytes).1, "{at} of {len} among {other}");
+                }
+            }
         }
     }
 }

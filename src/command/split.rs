@@ -42,16 +42,22 @@ pub(crate) struct Part {
     pub(crate) keys: Vec<u32>,
 }
 
+/// The slot of a command that has exactly one key, as nearly all have: all that [`spread`] would say of it.
+#[inline]
+pub(crate) fn slot_of_one<R>(command: &Command<R>) -> Option<u16> {
+    let spec = command.spec()?;
+    if spec.has_one_key() { command.slot() } else { None }
+}
+
 /// Says how a command is spread. One walk over its words and no allocation, unless it is split.
 ///
 /// # Errors
 /// [`Refused`], if its keys lie in several slots and it cannot be split.
 pub(crate) fn spread<R>(command: &Command<R>) -> Result<Spread, Error> {
-    let Some(spec) = command.spec() else { return Ok(Spread::Any) };
-    if spec.has_one_key() {
-        // Nearly every command: no need to look for more.
-        return Ok(command.slot().map_or_else(|| keyless(spec), Spread::Slot));
+    if let Some(slot) = slot_of_one(command) {
+        return Ok(Spread::Slot(slot));
     }
+    let Some(spec) = command.spec() else { return Ok(Spread::Any) };
     let mut slots = all_keys(command, spec).map(|range| slot_at(command, range));
     let Some(first) = slots.next() else { return Ok(keyless(spec)) };
     if slots.all(|slot| slot == first) {

@@ -97,6 +97,13 @@ pub(super) enum Held<K> {
         /// Where it stands in line.
         queue: QueueId,
     },
+    /// As [`Held::Sent`], of a command that went to the primary of its slot, as nearly all do.
+    Direct {
+        /// That slot.
+        slot: u16,
+        /// Bytes of its command.
+        len: u32,
+    },
     /// What a request of a cluster needs to be sent again, while it is in flight.
     Sent {
         /// How it was sent.

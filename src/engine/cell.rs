@@ -19,6 +19,20 @@ pub struct CellId {
     pub(crate) generation: u32,
 }
 
+impl CellId {
+    /// Both in a word, which is stored and loaded at once: one half after the other would make who loads
+    /// them together wait for the stores.
+    #[inline]
+    pub(super) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    #[inline]
+    pub(super) fn from_bits(bits: u64) -> CellId {
+        CellId { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -99,10 +113,19 @@ impl<K> Cell<K> {
         }
     }
 
+    /// Bytes of its command, while it is in flight in a cluster.
+    pub(super) fn len_sent(&self) -> Option<u32> {
+        match self.held {
+            Held::Sent { len, .. } | Held::Direct { len, .. } => Some(len),
+            _ => None,
+        }
+    }
+
     /// Where it may go, while it waits, and in a cluster also afterwards.
     pub(super) fn way(&self) -> Way {
         match self.held {
             Held::Waiting { way, .. } | Held::Sent { way, .. } => way,
+            Held::Direct { slot, .. } => Way::to_primary_of(slot),
             _ => Way::PRIMARY,
         }
     }

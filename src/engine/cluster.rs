@@ -139,6 +139,22 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// The link of nearly every command that only the primary of its slot may run: that has one, which is up
+    /// and has room, nobody waits, and nothing is to be learnt of the command.
+    #[inline]
+    pub(crate) fn direct(&self, slot: u16, now: Instant, deadline: Instant) -> Option<LinkId> {
+        let is_usual = self.lanes == 1 && deadline > now && !self.races.is_traced();
+        if !is_usual || self.queues.waiting() > 0 || self.closed || self.draining {
+            return None;
+        }
+        let owner = self.owner(Some(slot))?;
+        let at = self.by_node.get(owner.0 as usize)?.start;
+        let link = self.links.get(at)?;
+        let fits =
+            link.node == owner && link.is_ready() && link.has_room(self.options.in_flight_max);
+        fits.then_some(LinkId(at as u32))
+    }
+
     /// Where a command of a cluster stands in line.
     pub(super) fn queue_of(&self, way: &Way) -> QueueId {
         match way.node.or_else(|| self.owner(way.slot)) {

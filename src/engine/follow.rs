@@ -236,11 +236,11 @@ impl<O: Outside> Engine<O> {
     }
 
     fn set_parked(&mut self, id: CellId, next: Way) {
-        if let Some(cell) = self.cells.get(id) {
+        if let Some(cell) = self.cells.get(id)
+            && let Some(len) = cell.len_sent()
+        {
             cell.state = State::Parked;
-            if let Held::Sent { way, .. } = &mut cell.held {
-                *way = next;
-            }
+            cell.held = Held::Sent { way: next, len };
         }
     }
 
@@ -301,7 +301,7 @@ impl<O: Outside> Engine<O> {
         let queue = self.queue_of(&way);
         let target = self.awaited_link(&way);
         let Some(cell) = self.cells.get(id) else { return };
-        let Held::Sent { len, .. } = cell.held else { return };
+        let Some(len) = cell.len_sent() else { return };
         let own_deadline = cell.deadline;
         let (state, why) = match chosen {
             Chosen::Never(error) => return self.fail(id, error),

@@ -64,16 +64,38 @@ use state::Observers;
 /// Spare buffers for pooled bodies.
 const SPARES_MAX: usize = 1024;
 
-/// What became of a submission.
-pub(crate) enum Submitted {
-    /// It is in a connection's write buffer; poll with [`Engine::redeem`].
-    Queued(CellId),
-    /// So is this one, and its bytes may be asked for once more: see [`Found::Hedge`].
-    Armed(CellId),
-    /// It waits for a connection or for room, and its bytes are still needed; poll likewise.
-    Waits(CellId),
+/// What became of a submission. Every field is a whole word that always has a value, since it is copied right
+/// after it was written.
+pub(crate) struct Submitted {
+    id: u64,
+    /// It waits, or may be asked for once more, so that its bytes are still needed.
+    pub(crate) keeps_text: bool,
     /// It was refused; the waker comes back, to be dropped outside.
-    Refused(Error, Waker),
+    pub(crate) refused: Option<Box<(Error, Waker)>>,
+}
+
+impl Submitted {
+    /// It is in a connection's write buffer.
+    #[inline(always)]
+    fn queued(id: CellId, keeps_text: bool) -> Submitted {
+        Submitted { id: id.to_bits(), keeps_text, refused: None }
+    }
+
+    /// It waits for a connection or for room.
+    fn waits(id: CellId) -> Submitted {
+        Submitted::queued(id, true)
+    }
+
+    #[cold]
+    fn refused(error: Error, waker: Waker) -> Submitted {
+        Submitted { id: 0, keeps_text: false, refused: Some(Box::new((error, waker))) }
+    }
+
+    /// Poll with it, unless it was refused.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> CellId {
+        CellId::from_bits(self.id)
+    }
 }
 
 /// What a request's poll finds.

@@ -35,7 +35,7 @@ impl<O: Outside> Engine<O> {
             && deadline > now
             && let Some(link) = self.primary_with_room()
         {
-            return Submitted::Queued(self.queue_new(command, link, now, deadline, waker));
+            return Submitted::queued(self.queue_new(command, link, now, deadline, waker), false);
         }
         self.submit_slowly(command, &Way::PRIMARY, now, deadline, waker)
     }
@@ -56,16 +56,30 @@ impl<O: Outside> Engine<O> {
                     let id = self.queue_new(command, link, now, deadline, waker);
                     let armed = self.is_followed(way) && self.begin(id, way, link, now);
                     let may_return = self.keep_way(id, way, command.len());
-                    return match armed || may_return {
-                        true => Submitted::Armed(id),
-                        false => Submitted::Queued(id),
-                    };
+                    return Submitted::queued(id, armed || may_return);
                 }
-                Chosen::Never(error) => return Submitted::Refused(error, waker),
+                Chosen::Never(error) => return Submitted::refused(error, waker),
                 Chosen::Wait(_) => {}
             }
         }
         self.submit_slowly(command, way, now, deadline, waker)
+    }
+
+    /// As [`Engine::submit`] to the primary of a slot, whose link was found by [`Engine::direct`].
+    #[inline]
+    pub(crate) fn submit_direct(
+        &mut self,
+        command: &Encoded<'_>,
+        (slot, link): (u16, LinkId),
+        now: Instant,
+        deadline: Instant,
+        waker: Waker,
+    ) -> Submitted {
+        let id = self.queue_new(command, link, now, deadline, waker);
+        if let Some(cell) = self.cells.get(id) {
+            cell.held = Held::Direct { slot, len: command.len() as u32 };
+        }
+        Submitted::queued(id, true)
     }
 
     #[inline]
@@ -128,23 +142,23 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         if let Some(error) = self.refusal(way) {
-            return Submitted::Refused(error, waker);
+            return Submitted::refused(error, waker);
         }
         if deadline <= now {
             let at = self.first_link();
             let error = self.timeout_error(now, at, Stage::WaitingForCapacity, self.pressure());
-            return Submitted::Refused(error, waker);
+            return Submitted::refused(error, waker);
         }
         let why = match self.choose(now, way, None) {
             Chosen::Wait(why) => why,
             // There is room, but others wait in line for it.
             Chosen::Link(_) => Why::Room,
-            Chosen::Never(error) => return Submitted::Refused(error, waker),
+            Chosen::Never(error) => return Submitted::refused(error, waker),
         };
         if why != Why::Room
             && let Some(error) = self.queue_full(command.len())
         {
-            return Submitted::Refused(error, waker);
+            return Submitted::refused(error, waker);
         }
         let own_deadline = deadline;
         let deadline = deadline.min(self.longest_wait(now, why));
@@ -158,7 +172,7 @@ impl<O: Outside> Engine<O> {
         cell.held = Held::Waiting { own_deadline, len, way: *way, why, queue };
         self.queues.push(queue, id, command.len());
         self.watch(id, now, deadline);
-        Submitted::Waits(id)
+        Submitted::waits(id)
     }
 
     /// Until when a command may wait for what it waits for.
@@ -269,7 +283,9 @@ impl<O: Outside> Engine<O> {
             Held::Pooled(bytes) => Ok(Body::Pooled(bytes)),
             Held::Kept(kept) => Ok(Body::Kept(kept)),
             Held::Failed(error) => Err(error),
-            Held::Nothing | Held::Waiting { .. } | Held::Sent { .. } => Err(Error::closed()),
+            Held::Nothing | Held::Waiting { .. } | Held::Sent { .. } | Held::Direct { .. } => {
+                Err(Error::closed())
+            }
         };
         self.cells.release(id);
         outcome

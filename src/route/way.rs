@@ -129,6 +129,11 @@ impl Way {
         again: 0,
     };
 
+    /// To the primary of a slot.
+    pub(crate) const fn to_primary_of(slot: u16) -> Way {
+        Way { by_slot: true, slot: Some(slot), ..Way::PRIMARY }
+    }
+
     /// The way of a command sent through a view, with a slot where slots matter.
     pub(crate) fn of(command: &Command<()>, view: View, slot: Option<u16>) -> Way {
         let flags = command.flags();
