@@ -55,8 +55,8 @@ pub(crate) enum Task {
 /// The flags of `hedgerow bench`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct BenchArgs {
-    /// Server, such as redis://user:password@host:6379/0 [default: an in-process server on another
-    /// core of this process]
+    /// Server, such as redis://user:password@host:6379/0, which gets the keys of the load and keeps them
+    /// [default: an in-process server on another core of this process]
     #[arg(value_name = "URL")]
     pub(crate) url: Option<String>,
 
@@ -113,7 +113,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "TEXT", value_parser = parse_prefix)]
     pub(crate) key_prefix: Option<String>,
 
-    /// Do not load the keys first when the mix reads
+    /// Do not write the keys first when the mix reads: reads miss what is not there
     #[arg(long)]
     pub(crate) no_load: bool,
 

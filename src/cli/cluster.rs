@@ -3,7 +3,6 @@
 use super::nodes::{NodeAnswers, NodeBook};
 use super::probe::coded;
 use super::report::Spread;
-use hedgerow::topology::Role;
 use serde::Serialize;
 
 /// What a load did to a cluster.
@@ -70,7 +69,7 @@ impl NodeFigures {
         let (seen, requests) = (&node.seen, node.times.count());
         NodeFigures {
             endpoint: seen.endpoint.to_string(),
-            role: role(seen.role),
+            role: seen.role.as_str(),
             id: seen.id.clone(),
             zone: seen.zone.clone(),
             slots: seen.slots.iter().map(|slots| slots.len() as u32).sum(),
@@ -79,13 +78,5 @@ impl NodeFigures {
             service_us: Spread::new(&node.times),
             service_histogram: coded::encode(node.times.histogram()),
         }
-    }
-}
-
-/// The word for a role.
-pub(crate) const fn role(role: Role) -> &'static str {
-    match role {
-        Role::Primary => "primary",
-        Role::Replica => "replica",
     }
 }

@@ -40,7 +40,8 @@ pub(crate) struct ReadArgs {
     pub(crate) replicas: Vec<Endpoint>,
 
     /// Which nodes serve reads: primary, replica, primary-preferred, replica-preferred, nearest,
-    /// quickest, az-affinity or az-affinity-replicas-and-primary
+    /// quickest, az-affinity or az-affinity-replicas-and-primary [default: primary; of a probe
+    /// replica-preferred]
     #[arg(long, value_name = "POLICY", value_parser = policy, help_heading = "Cluster, replicas and hedging")]
     pub(crate) read_from: Option<ReadFrom>,
 
@@ -48,11 +49,12 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "ZONE", help_heading = "Cluster, replicas and hedging")]
     pub(crate) zone: Option<String>,
 
-    /// How long a read waits before a copy of it goes to another node: 50us to 60s, or adaptive
+    /// How long a read waits before a copy of it goes to another node: 50us to 60s, or adaptive (not in a
+    /// probe, which has a pass for that) [default: 10ms where another hedge flag is given; of a probe 5ms]
     #[arg(long, value_name = "TIME", value_parser = delay, help_heading = "Cluster, replicas and hedging")]
     pub(crate) hedge_delay: Option<Delay>,
 
-    /// Most copies, in percent of the reads: 1 to 100 [default: 5]
+    /// Most copies, in percent of the reads: 1 to 100; a probe recommends no more [default: 5]
     #[arg(long, value_name = "PERCENT", help_heading = "Cluster, replicas and hedging")]
     pub(crate) hedge_budget: Option<u32>,
 

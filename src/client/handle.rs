@@ -22,10 +22,10 @@ use crate::config::{Endpoint, Options};
 use crate::engine::{Counters, ReadCopy, SeenNode, StateChange};
 use crate::error::Error;
 use crate::placement::hosted::HostPlace;
-use crate::read::{Ledger, Reads};
+use crate::read::{Ledger, Reads, Weather};
 use crate::resp::FromReply;
 use crate::route::{PinId, View};
-use crate::topology::{NodeIndex, Topology};
+use crate::topology::{NodeIndex, Topology, TopologyChanges};
 
 /// A client to be shared by all tasks of a service. Clones share its connections; dropping the last
 /// one closes them.
@@ -90,13 +90,10 @@ impl Client {
     /// A client inside the present tokio runtime, once its connections are up.
     ///
     /// # Errors
-    /// [`ErrorKind::Runtime`](crate::ErrorKind::Runtime) outside a tokio runtime,
+    /// [`ErrorKind::Runtime`](crate::ErrorKind::Runtime) outside a tokio runtime or in one without I/O and
+    /// timers, which `#[tokio::main]` and `enable_all` have,
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for invalid options, and the reason when the
     /// first attempt of a connection fails.
-    ///
-    /// # Panics
-    /// As tokio does, in a runtime that was built without `enable_io`; without `enable_time`,
-    /// [`Client::close`] does. `#[tokio::main]` and `enable_all` have both.
     pub async fn connect(options: &Options) -> Result<Client, Error> {
         let client = Client::create(options)?;
         let Placed::Hosted(lanes) = &*client.placed else { return Ok(client) };
@@ -110,10 +107,7 @@ impl Client {
     /// wait for them.
     ///
     /// # Errors
-    /// Outside a tokio runtime, or for invalid options.
-    ///
-    /// # Panics
-    /// As [`Client::connect`].
+    /// Outside a tokio runtime or in one without I/O and timers, or for invalid options.
     pub fn create(options: &Options) -> Result<Client, Error> {
         options.check()?;
         let profile = Arc::new(Options { connections: 1, ..options.clone() });
@@ -190,6 +184,14 @@ impl Client {
         Some(all)
     }
 
+    /// What the storm guard says: whether hedging is off just now on any connection, and why; `None` over
+    /// pinned cores, which have a guard each.
+    pub fn weather(&self) -> Option<Weather> {
+        let Placed::Hosted(lanes) = &*self.placed else { return None };
+        let mut each = lanes.lanes.iter().map(|lane| lane.look().weather());
+        Some(each.find(|weather| *weather != Weather::Clear).unwrap_or(Weather::Clear))
+    }
+
     /// From now on answers are kept for [`Client::take_trace`]; as
     /// [`LocalClient::trace_reads`](super::LocalClient::trace_reads), `capacity` being that of each
     /// connection. Does nothing over pinned cores.
@@ -232,6 +234,17 @@ impl Client {
             }
             Placed::Pinned(pinned) => Changes::Pinned(pinned.states()),
         })
+    }
+
+    /// How the deployment's topology changes from now on; as
+    /// [`LocalClient::topology_changes`](super::LocalClient::topology_changes).
+    pub fn topology_changes(&self) -> Option<TopologyChanges> {
+        match &*self.placed {
+            Placed::Hosted(lanes) => {
+                lanes.first().look().reported_board().map(TopologyChanges::new)
+            }
+            Placed::Pinned(pinned) => pinned.topology_changes(),
+        }
     }
 
     /// The client's counters; `None` over pinned cores, which keep their own.

@@ -23,7 +23,7 @@ use crate::placement::core::{CoreDesk, CorePlace};
 use crate::read::{Ledger, Reads, Weather};
 use crate::resp::{Frame, FromReply, Kept, Reply, ServerError};
 use crate::route::{PinId, View};
-use crate::topology::{Board, NodeIndex, Topology};
+use crate::topology::{Board, NodeIndex, Topology, TopologyChanges};
 
 /// A client on its core: `!Send`, without locks and without a hop. Clones share its connections;
 /// dropping the last clone closes them, and every request still waiting ends with an error.
@@ -80,7 +80,8 @@ impl LocalClient {
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for an address that cannot be dialled or is named
-    /// twice, and for a client that was made without any replica.
+    /// twice, for a client that was made without any replica, and for that of a cluster, which says itself
+    /// which it has; [`ErrorKind::Closed`](crate::ErrorKind::Closed) for one that was closed.
     pub fn set_replicas(&self, endpoints: Vec<Endpoint>) -> Result<(), Error> {
         self.shared.place.with(|engine, _| engine.set_replicas(endpoints))
     }
@@ -211,6 +212,22 @@ impl LocalClient {
     /// The changes of its connections from now on (R-099).
     pub fn states(&self) -> LocalStates {
         LocalStates::new(self.shared.place.clone())
+    }
+
+    /// How the deployment's topology changes from now on (R-183); `None` for a single server, whose
+    /// does not, and for a client that was closed.
+    ///
+    /// ```
+    /// use hedgerow::LocalClient;
+    /// async fn follow(client: &LocalClient) {
+    ///     let Some(mut changes) = client.topology_changes() else { return };
+    ///     while let Some(change) = changes.next().await {
+    ///         println!("{change}");
+    ///     }
+    /// }
+    /// ```
+    pub fn topology_changes(&self) -> Option<TopologyChanges> {
+        self.shared.place.look().reported_board().map(TopologyChanges::new)
     }
 
     /// This client's counters.

@@ -97,7 +97,10 @@ impl<P: Place> Parts<P> {
             Ok(raw) => !Frame::from_validated(raw).is_error(),
             Err(error) => error.fate() == Fate::Unknown,
         });
-        if let Some(error) = outcomes.clone().find_map(|outcome| outcome.as_ref().err()) {
+        let is_settled = self.merge.takes_one() && has_succeeded(outcomes.clone());
+        if !is_settled
+            && let Some(error) = outcomes.clone().find_map(|outcome| outcome.as_ref().err())
+        {
             let error = error.clone();
             // Of the whole command a part may have been run.
             return Err(if has_run { error.with_fate(Fate::Unknown) } else { error });
@@ -111,4 +114,9 @@ impl<P: Place> Parts<P> {
         });
         self.merge.merge(&pieces.collect::<Vec<_>>())
     }
+}
+
+/// Whether any part was answered by anything but an error.
+fn has_succeeded<'a>(mut outcomes: impl Iterator<Item = &'a Result<Vec<u8>, Error>>) -> bool {
+    outcomes.any(|outcome| outcome.as_ref().is_ok_and(|raw| !Frame::from_validated(raw).is_error()))
 }

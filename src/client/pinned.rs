@@ -29,7 +29,7 @@ use crate::error::{Error, ErrorKind, Fate};
 use crate::placement::boards;
 use crate::resp::{ConvertError, Frame, FromReply, Reply};
 use crate::route::{PinId, View};
-use crate::topology::{Board, Topology};
+use crate::topology::{Board, Topology, TopologyChanges};
 
 thread_local! {
     /// The clients of this core's remote callers.
@@ -58,7 +58,7 @@ impl Pinned {
             seats: Arc::new(remotes),
             next: AtomicUsize::new(0),
             connected: Arc::new(AtomicBool::new(true)),
-            board: options.cluster.is_some().then(|| boards::board_of(&options)),
+            board: options.is_coordinated().then(|| boards::board_of(&options)),
             options,
         }
     }
@@ -91,7 +91,7 @@ impl Pinned {
 
     /// Checks the addresses here, and has the first core publish them.
     pub(crate) fn set_replicas(&self, endpoints: Vec<Endpoint>) -> Result<(), Error> {
-        self.options.check_replicas(&endpoints)?;
+        self.options.check_new_replicas(&endpoints)?;
         let (number, seat) = (self.number, self.seats.first().ok_or_else(Error::closed)?);
         let set = move || {
             if let Some(client) = client(number) {
@@ -114,6 +114,10 @@ impl Pinned {
         if let Some(seat) = self.seats.first() {
             Errand::new(seat, unpin).go();
         }
+    }
+
+    pub(crate) fn topology_changes(&self) -> Option<TopologyChanges> {
+        self.board.as_ref().map(TopologyChanges::new)
     }
 
     pub(crate) fn states(&self) -> mpsc::Receiver<StateChange> {

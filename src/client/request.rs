@@ -375,9 +375,15 @@ impl<P: Place> Passage<P> {
             Spread::Any => return Ok(None),
             Spread::Parts(parts, merge) => Parts::by_slot(place, view, parts, merge),
             Spread::AllShards(merge) | Spread::AllNodes(merge) => {
-                match place.look().nodes_of_cluster(is_all) {
+                let nodes = place.look().nodes_of_cluster(is_all);
+                match nodes {
                     Some(nodes) => Parts::to_nodes(place, view, &nodes, &self.command, merge),
-                    None => Parts::to_discover(place, view, merge),
+                    None => {
+                        // Finding the nodes takes of its time.
+                        let deadline = place.with(|engine, now| self.deadline(engine, now));
+                        self.limit = Limit::at(deadline);
+                        Parts::to_discover(place, view, merge)
+                    }
                 }
             }
         };

@@ -73,6 +73,11 @@ impl Merge {
         Merge { name: spec.name(), how }
     }
 
+    /// Whether one success is all that is asked for, whatever became of the rest.
+    pub(crate) fn takes_one(&self) -> bool {
+        self.how == How::OneSucceeded
+    }
+
     /// Makes one reply of all pieces, in the order in which they are given: the bytes of one frame. An
     /// error among them is the outcome, and is that frame, as a server alone would have answered; of
     /// several the first.

@@ -288,7 +288,7 @@ impl Options {
     ///
     /// # Errors
     /// One that cannot be dialled, and one that is named twice.
-    pub(crate) fn check_replicas(&self, replicas: &[Endpoint]) -> Result<(), Error> {
+    fn check_replicas(&self, replicas: &[Endpoint]) -> Result<(), Error> {
         for (at, replica) in replicas.iter().enumerate() {
             replica.check("replica_endpoints")?;
             if *replica == self.endpoint || replicas[..at].contains(replica) {
@@ -297,6 +297,23 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// Checks the replicas that a running client is to have instead of its own.
+    ///
+    /// # Errors
+    /// For invalid addresses, for a client that was made without any replica, and for that of a cluster.
+    pub(crate) fn check_new_replicas(&self, replicas: &[Endpoint]) -> Result<(), Error> {
+        if self.cluster.is_some() {
+            let text = "`replica_endpoints`: a cluster says itself which replicas it has";
+            return Err(Error::config(text));
+        }
+        if !self.is_coordinated() {
+            let text = "`replica_endpoints`: the client was made without replicas, so it has no \
+                        coordinator that could change them";
+            return Err(Error::config(text));
+        }
+        self.check_replicas(replicas)
     }
 
     /// Checks what a view of a client asks for.

@@ -69,6 +69,11 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
+    /// What the node was to be when it began.
+    pub(crate) fn role(&self) -> Role {
+        self.role
+    }
+
     /// Queues the first commands.
     pub(crate) fn start(
         options: &Options,

@@ -59,7 +59,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// The board that it tells what it learns; the coordinator's own engine has none.
-    pub(super) fn reported_board(&self) -> Option<&Arc<Board>> {
+    pub(crate) fn reported_board(&self) -> Option<&Arc<Board>> {
         self.notice.as_ref().filter(|notice| notice.report.is_some()).map(|notice| &notice.board)
     }
 
@@ -84,6 +84,8 @@ impl<O: Outside> Engine<O> {
         notice.adopting = true;
         notice.health = notice.board.health();
         let (board, health) = (notice.board.clone(), notice.health.clone());
+        // Before the topology: what a pass found is there when its end is.
+        let pass = board.pass();
         let topology = board.topology();
         if topology.epoch() > self.topology.epoch() {
             notice.adopted_after = Some(self.out.clock(now).since(topology.published()));
@@ -92,7 +94,7 @@ impl<O: Outside> Engine<O> {
             self.take_topology(now, &topology);
         }
         self.take_health(now, &health);
-        self.take_pass(now, &board);
+        self.take_pass(now, &board, pass);
         self.route_epoch += 1;
         self.admit(now);
         self.rearm();
@@ -155,9 +157,9 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Takes over how often the nodes of a cluster were asked, and that nothing could be found out.
-    fn take_pass(&mut self, now: Instant, board: &Board) {
+    fn take_pass(&mut self, now: Instant, board: &Board, pass: u64) {
         let Some(cluster) = &mut self.cluster else { return };
-        cluster.pass = board.pass();
+        cluster.pass = pass;
         if cluster.slots.is_none()
             && let Some(error) = board.failure()
         {
@@ -263,14 +265,10 @@ impl<O: Outside> Engine<O> {
     /// The deployment has these replicas from now on.
     ///
     /// # Errors
-    /// For invalid addresses, and where the client was made without any replica.
+    /// As [`Options::check_new_replicas`](crate::Options).
     pub(crate) fn set_replicas(&mut self, replicas: Vec<Endpoint>) -> Result<(), Error> {
-        self.options.check_replicas(&replicas)?;
-        let Some(notice) = &self.notice else {
-            let text = "`replica_endpoints`: the client was made without replicas, so it has no \
-                        coordinator that could change them";
-            return Err(Error::config(text));
-        };
+        self.options.check_new_replicas(&replicas)?;
+        let Some(notice) = &self.notice else { return Err(Error::closed()) };
         notice.board.hint(Hint::Replicas(replicas));
         self.out.coordinate(&notice.board);
         Ok(())
@@ -286,7 +284,9 @@ impl<O: Outside> Engine<O> {
         let Some(notice) = self.notice.take() else { return };
         notice.board.uncall(notice.call);
         if let Some(report) = &notice.report {
-            notice.board.leave(report);
+            for waker in notice.board.leave(report) {
+                self.out.wake(waker);
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ enum Look {
 impl<O: Outside> Engine<O> {
     /// The link for a command; `except` is a node that it must not go to, with the copy of it there.
     pub(super) fn choose(&mut self, now: Instant, way: &Way, except: Option<NodeIndex>) -> Chosen {
-        if self.closed || self.draining {
+        if self.closed || (self.draining && way.again == 0) {
             return Chosen::Wait(Why::Connection);
         }
         if self.cluster.is_some() {
@@ -373,23 +373,29 @@ impl<O: Outside> Engine<O> {
         pin: PinId,
         shard: NodeIndex,
     ) -> Chosen {
-        if let Some(at) = self.pins.get(pin) {
+        let of = way.slot.map(|_| shard);
+        if let Some(at) = self.pins.get(pin, of) {
             let link = &self.links[at.link.0 as usize];
             let is_there = link.number == at.number && link.is_ready();
             if is_there && self.may_read_on(way, at.link) {
                 return self.choose_page(now, at.link);
             }
-            self.pins.remove(pin);
+            self.pins.remove(pin, of);
         }
         if let Cursor::GoesOn(_) = way.cursor {
             return Chosen::Never(cursor_lost());
         }
         let chosen = self.choose_read(now, way, None, shard);
-        if let Chosen::Link(link) = chosen {
-            let number = self.links[link.0 as usize].number;
-            self.pins.set(pin, Pinned { link, number });
-        }
+        self.pin(pin, of, &chosen);
         chosen
+    }
+
+    /// The next page of a scan is read where this one is.
+    pub(super) fn pin(&mut self, pin: PinId, of: Option<NodeIndex>, chosen: &Chosen) {
+        if let Chosen::Link(link) = *chosen {
+            let number = self.links[link.0 as usize].number;
+            self.pins.set(pin, of, Pinned { link, number });
+        }
     }
 
     /// A page of a scan from its server, which with an interval of zero is asked for its role first, too.

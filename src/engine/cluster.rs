@@ -87,6 +87,12 @@ impl<O: Outside> Engine<O> {
                 Cursor::Begins(pin) | Cursor::GoesOn(pin) if way.slot.is_none() => {
                     self.choose_pinned(now, way, pin, node)
                 }
+                Cursor::Begins(pin) => {
+                    // Sent on to the node that has its slot.
+                    let chosen = self.choose_lane(now, node);
+                    self.pin(pin, Some(node), &chosen);
+                    chosen
+                }
                 _ => self.choose_lane(now, node),
             };
         }
@@ -133,17 +139,25 @@ impl<O: Outside> Engine<O> {
     /// The primaries of a cluster, or all of its nodes; `None` until they are known.
     pub(crate) fn nodes_of_cluster(&self, all: bool) -> Option<Vec<NodeIndex>> {
         let cluster = self.cluster.as_ref().filter(|cluster| cluster.slots.is_some())?;
-        match all {
-            true => Some(cluster.shards.iter().flatten().copied().collect()),
-            false => Some(cluster.primaries.clone()),
+        if !all {
+            return Some(cluster.primaries.clone());
         }
+        // A seed that the cluster does not name may be gone, or another name of one that it does.
+        let is_named = |index: NodeIndex| {
+            let node = self.topology.node(index);
+            let is_known = node.is_some_and(|node| node.id.is_some() || node.role == Role::Replica);
+            is_known || cluster.primaries.contains(&index)
+        };
+        Some(cluster.shards.iter().flatten().copied().filter(|index| is_named(*index)).collect())
     }
 
     /// The link of nearly every command that only the primary of its slot may run: that has one, which is up
     /// and has room, nobody waits, and nothing is to be learnt of the command.
     #[inline]
     pub(crate) fn direct(&self, slot: u16, now: Instant, deadline: Instant) -> Option<LinkId> {
-        let is_usual = self.lanes == 1 && deadline > now && !self.races.is_traced();
+        // Whether a near deadline is past, only the clock itself can tell.
+        let is_far = deadline > now.plus_nanos(O::BEHIND_NS);
+        let is_usual = self.lanes == 1 && is_far && !self.races.is_traced();
         if !is_usual || self.queues.waiting() > 0 || self.closed || self.draining {
             return None;
         }
@@ -348,6 +362,7 @@ impl<O: Outside> Engine<O> {
             cluster.failure = None;
             self.first_failure = None;
         }
+        self.sort_queues();
         self.connect_first(now);
     }
 
@@ -379,15 +394,20 @@ impl<O: Outside> Engine<O> {
             (link.attempts, link.is_dead) = (0, false);
         }
         if is_demoted && self.links[at.0 as usize].is_ready() {
-            // From its answer on it serves reads as a replica; what is sent later comes after it.
-            self.say(at, Owner::Nobody, &[b"READONLY"]);
+            self.say_read_only(at);
         }
         self.follow_node(now, at, node.is_removed);
+    }
+
+    /// A primary has become a replica: it serves reads as one from the answer on, and what is sent later
+    /// comes after it.
+    pub(super) fn say_read_only(&mut self, at: LinkId) {
+        self.say(at, Owner::Nobody, &[b"READONLY"]);
     }
 }
 
 impl Link {
-    fn awaits_set_up(&self) -> bool {
+    pub(super) fn awaits_set_up(&self) -> bool {
         matches!(self.state, LinkState::Connecting | LinkState::SettingUp(_))
     }
 }

@@ -202,7 +202,11 @@ impl<O: Outside> Engine<O> {
         let link = &mut self.links[at.0 as usize];
         let setup = std::mem::replace(&mut link.state, LinkState::Ready);
         if let LinkState::SettingUp(handshake) = setup {
+            let was_primary = handshake.role() == Role::Primary;
             link.take_learnt(now, handshake.into_learnt());
+            if was_primary && link.role == Role::Replica && self.cluster.is_some() {
+                self.say_read_only(at);
+            }
         }
         self.races.forget(at, self.links[at.0 as usize].node);
         self.links[at.0 as usize].is_dead = false;
@@ -312,7 +316,8 @@ impl<O: Outside> Engine<O> {
         if in_cluster {
             self.connect_first(now);
         }
-        let is_coming = in_cluster && self.links.iter().any(|link| !link.is_dead);
+        let begins = |link: &Link| link.awaits_set_up() || link.is_ready();
+        let is_coming = in_cluster && self.links.iter().any(begins);
         if self.links[at.0 as usize].role == Role::Primary && !self.was_up && !is_coming {
             // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());
@@ -422,10 +427,13 @@ impl<O: Outside> Engine<O> {
 
     /// Takes no more commands; what is in flight may finish. Answers whether nothing is left.
     pub fn drain(&mut self) -> bool {
-        self.draining = true;
-        self.fail_waiting(&Error::closed());
+        if !std::mem::replace(&mut self.draining, true) {
+            self.fail_waiting(&Error::closed());
+        }
         let busy = |l: &Link| l.reserved > 0 || !l.connection.in_flight.is_empty();
-        !self.links.iter().any(busy)
+        // What a node would not have is sent again, since it was in flight.
+        let is_parked = self.cells.awaited().any(|(_, cell)| cell.state == State::Parked);
+        self.queues.waiting() == 0 && !is_parked && !self.links.iter().any(busy)
     }
 
     /// Ends everything: every request is answered, every link closed. May be called again.

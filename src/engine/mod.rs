@@ -352,7 +352,7 @@ impl<O: Outside> Engine<O> {
 
     /// The scan is over.
     pub(crate) fn unpin(&mut self, pin: PinId) {
-        self.pins.remove(pin);
+        self.pins.remove_all(pin);
     }
 
     /// A link to the primary, for errors of what never had one.

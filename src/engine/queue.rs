@@ -85,6 +85,18 @@ impl Queues {
         }
     }
 
+    /// Empties all queues; gives the names that were in them, of each queue the oldest first.
+    pub(super) fn take_all(&mut self) -> Vec<CellId> {
+        let mut all = Vec::new();
+        for queue in &mut self.queues {
+            all.extend(queue.ids.drain(..));
+            queue.waiting = 0;
+        }
+        self.busy.clear();
+        (self.waiting, self.bytes) = (0, 0);
+        all
+    }
+
     /// The oldest name, which may be stale.
     pub(super) fn front(&self, of: QueueId) -> Option<CellId> {
         self.queues.get(of.index())?.ids.front().copied()

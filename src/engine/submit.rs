@@ -399,6 +399,27 @@ impl<O: Outside> Engine<O> {
         }
     }
 
+    /// Has all who wait stand in line for what they wait for as that is known now: a shard may not have been
+    /// known, or have been another.
+    pub(super) fn sort_queues(&mut self) {
+        if self.queues.waiting() == 0 {
+            return;
+        }
+        for id in self.queues.take_all() {
+            let Some(cell) = self.cells.get(id).filter(|cell| cell.state == State::Waiting) else {
+                continue;
+            };
+            let (way, len) = (cell.way(), cell.when_queued().1);
+            let sorted = self.queue_of(&way);
+            if let Some(cell) = self.cells.get(id)
+                && let Held::Waiting { queue, .. } = &mut cell.held
+            {
+                *queue = sorted;
+            }
+            self.queues.push(sorted, id, len);
+        }
+    }
+
     #[inline(never)]
     fn admit_waiting(&mut self, now: Instant) {
         let mut place = 0;

@@ -11,6 +11,7 @@ use crossbeam_queue::ArrayQueue;
 use super::{Health, NodeIndex, Report, Topology};
 use crate::config::{Endpoint, Options};
 use crate::error::Error;
+use crate::placement::each;
 
 /// Hints and old snapshots that may wait for the coordinator. What does not fit is lost: a hint comes
 /// again, a snapshot is freed where it is.
@@ -50,6 +51,10 @@ struct Padded(AtomicU64);
 /// Calls a core that waits, so that it looks at the board.
 pub(crate) type Call = Box<dyn Fn() + Send + Sync>;
 
+/// Names a stream of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WatcherId(usize);
+
 /// The board of one deployment: what its cores and its coordinator tell each other.
 pub struct Board {
     profile: Arc<Options>,
@@ -62,8 +67,11 @@ pub struct Board {
     /// Of each core, newest as a whole: one writer, and no reader waits for it.
     reports: Mutex<Vec<Arc<ArcSwap<Report>>>>,
     calls: Mutex<Vec<(usize, Call)>>,
+    /// Streams of changes, and who waits for the next.
+    watchers: Mutex<Vec<(WatcherId, Option<Waker>)>>,
     users: AtomicUsize,
-    next_call: AtomicUsize,
+    /// For calls and watchers.
+    next_number: AtomicUsize,
     /// Somebody coordinates it.
     coordinated: AtomicBool,
     /// How often the nodes of a cluster were asked for its slots.
@@ -88,8 +96,9 @@ impl Board {
             old: ArrayQueue::new(QUEUE),
             reports: Mutex::default(),
             calls: Mutex::default(),
+            watchers: Mutex::default(),
             users: AtomicUsize::new(0),
-            next_call: AtomicUsize::new(0),
+            next_number: AtomicUsize::new(0),
             coordinated: AtomicBool::new(false),
             pass: AtomicU64::new(0),
             failure: ArcSwapOption::empty(),
@@ -156,21 +165,56 @@ impl Board {
         report
     }
 
-    pub(crate) fn leave(&self, report: &Arc<ArcSwap<Report>>) {
+    /// A core leaves. Who watched is to be woken where nothing is borrowed: the last one left.
+    #[must_use]
+    pub(crate) fn leave(&self, report: &Arc<ArcSwap<Report>>) -> Vec<Waker> {
         lock(&self.reports).retain(|other| !Arc::ptr_eq(other, report));
-        self.users.fetch_sub(1, Ordering::SeqCst);
+        match self.users.fetch_sub(1, Ordering::SeqCst) {
+            1 => self.take_watchers(),
+            _ => Vec::new(),
+        }
     }
 
     /// From now on `call` is made when a topology is published, until the number is handed to
     /// [`Board::uncall`].
     pub(crate) fn on_publish(&self, call: Call) -> usize {
-        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         lock(&self.calls).push((number, call));
         number
     }
 
     pub(crate) fn uncall(&self, number: usize) {
         lock(&self.calls).retain(|(other, _)| *other != number);
+    }
+
+    // --- What streams of changes do ------------------------------------------------------------------
+
+    /// A new watcher, until [`Board::unwatch`].
+    pub(super) fn watch(&self) -> WatcherId {
+        let id = WatcherId(self.next_number.fetch_add(1, Ordering::Relaxed));
+        lock(&self.watchers).push((id, None));
+        id
+    }
+
+    /// Has `waker` woken by the next topology, and when the last core leaves.
+    pub(super) fn call_watcher(&self, id: WatcherId, waker: &Waker) {
+        let waker = Some(waker.clone());
+        let mut watchers = lock(&self.watchers);
+        let watcher = watchers.iter_mut().find(|(other, _)| *other == id);
+        let before = watcher.and_then(|(_, before)| std::mem::replace(before, waker));
+        // It is somebody else's code, which must find nothing locked.
+        drop(watchers);
+        drop(before);
+    }
+
+    pub(super) fn unwatch(&self, id: WatcherId) -> Option<Waker> {
+        let mut watchers = lock(&self.watchers);
+        let at = watchers.iter().position(|(other, _)| *other == id)?;
+        watchers.swap_remove(at).1
+    }
+
+    fn take_watchers(&self) -> Vec<Waker> {
+        lock(&self.watchers).iter_mut().filter_map(|(_, waker)| waker.take()).collect()
     }
 
     // --- What the coordinator does -----------------------------------------------------------------
@@ -241,6 +285,7 @@ impl Board {
     fn publish(&self) {
         self.epoch.0.fetch_add(1, Ordering::Release);
         lock(&self.calls).iter().for_each(|(_, call)| call());
+        each(&mut self.take_watchers(), Waker::wake);
     }
 }
 

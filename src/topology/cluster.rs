@@ -101,11 +101,12 @@ impl Topology {
         self.slots.as_ref()
     }
 
-    /// Whether both say the same of slots and roles.
+    /// Whether both say the same of slots, of roles and of the nodes' names.
     pub(crate) fn serves_as(&self, other: &Topology) -> bool {
         let roles = |topology: &Topology| -> Vec<_> {
             let nodes = topology.nodes.iter().filter(|node| !node.is_removed);
-            nodes.map(|node| (node.endpoint().clone(), node.role, node.shard)).collect()
+            let said = |node: &Node| (node.endpoint().clone(), node.role, node.shard);
+            nodes.map(|node| (said(node), node.id.clone(), node.aliases.clone())).collect()
         };
         self.slots == other.slots && roles(self) == roles(other)
     }

@@ -3,6 +3,7 @@
 mod board;
 #[cfg(test)]
 mod cases;
+mod change;
 mod cluster;
 mod health;
 mod slot_table;
@@ -11,6 +12,7 @@ mod snapshot;
 
 pub use board::Board;
 pub(crate) use board::{Call, Hint};
+pub use change::{TopologyChange, TopologyChanges};
 pub use health::{Health, NodeHealth};
 pub(crate) use health::{Report, merge};
 pub(crate) use slot_table::SlotTable;

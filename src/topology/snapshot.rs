@@ -1,6 +1,7 @@
 //! One view of the fleet. A core reads one snapshot per turn; a newer one replaces it whole.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use hedgerow_runtime::time::Instant;
@@ -20,6 +21,22 @@ pub enum Role {
     Primary,
     /// Copies its primary, and may serve reads.
     Replica,
+}
+
+impl Role {
+    /// `primary` or `replica`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::Primary => "primary",
+            Role::Replica => "replica",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A server process.

@@ -21,8 +21,8 @@ fn wrong_usage() {
         ("topology redis://192.0.2.1 --seed-node 192.0.2.2", "--seed-node"),
         ("topology redis://192.0.2.1 --replica 192.0.2.1:6379", "the URL's own server"),
         ("topology unix:///none --cluster", "--cluster"),
-        ("topology redis://192.0.2.1 --watch 1ms", "--watch"),
-        ("topology redis://192.0.2.1 --watch --json a", "--json"),
+        ("topology redis://192.0.2.1 --watch=1ms", "--watch"),
+        ("topology --watch redis://192.0.2.1 --json a", "--json"),
         ("bench --cluster", "--cluster needs a URL"),
         ("bench redis://192.0.2.1 --cluster --replica 192.0.2.2:6379", "--replica"),
         ("bench redis://192.0.2.1 --seed-node 192.0.2.2:6379", "--seed-node"),
@@ -146,7 +146,7 @@ fn a_cluster_that_is_down_is_told() {
 #[test]
 fn a_watch_shows_changes() {
     let (scene, folder) = (Scene::start(), Folder::new());
-    let mut child = folder.start(&format!("topology redis://{} --watch 100ms", scene.address(0)));
+    let mut child = folder.start(&format!("topology redis://{} --watch=100ms", scene.address(0)));
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut await_line = |part: &str| {
         let mut line = String::new();

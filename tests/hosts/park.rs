@@ -182,6 +182,8 @@ fn work_while_parked_calls_the_host() {
             settle(&mut driver);
             let other = context.create(&options).expect("valid options");
             called(&mut driver);
+            // Here, too, all that the set-up waits for has come then.
+            block_on(&mut driver, other.get::<String>("greeting")).expect("a reply");
             settle(&mut driver);
             drop(other);
             called(&mut driver);

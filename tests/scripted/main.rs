@@ -23,6 +23,7 @@ mod refreshes;
 mod requests;
 mod script;
 mod server;
+mod shards;
 mod startup;
 mod starve;
 mod waits;

@@ -14,6 +14,7 @@ use hedgerow::prelude::*;
 use hedgerow::read::{Ledger, Reads};
 use hedgerow::runtime::cpu;
 use hedgerow::runtime::park::ParkPolicy;
+use hedgerow::topology::TopologyChanges;
 use hedgerow::{Cores, Error, LocalClient, LocalContext, Options};
 
 /// Longest time of a scenario: only one that hangs ever takes so long.
@@ -59,6 +60,8 @@ pub(crate) trait Client: Door + Clone + Debug + 'static {
     fn hedges(&self) -> Option<Ledger>;
     /// Its nodes; `None` over cores.
     fn nodes(&self) -> Option<Vec<SeenNode>>;
+    /// How its topology changes.
+    fn topology_changes(&self) -> Option<TopologyChanges>;
 }
 
 /// The state changes of a client.
@@ -137,6 +140,10 @@ impl Client for LocalClient {
 
     fn nodes(&self) -> Option<Vec<SeenNode>> {
         Some(self.nodes())
+    }
+
+    fn topology_changes(&self) -> Option<TopologyChanges> {
+        self.topology_changes()
     }
 }
 
@@ -220,6 +227,10 @@ impl Client for hedgerow::Client {
 
     fn nodes(&self) -> Option<Vec<SeenNode>> {
         self.nodes()
+    }
+
+    fn topology_changes(&self) -> Option<TopologyChanges> {
+        self.topology_changes()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{join, join_all, join3};
 use hedgerow::command::slot::slot_of;
-use hedgerow::config::ProtocolChoice;
+use hedgerow::config::{Endpoint, ProtocolChoice};
 use hedgerow::prelude::*;
 use hedgerow::{Error, ErrorKind, Fate, Options};
 
@@ -301,7 +301,47 @@ async fn put_off_where_it_was_asked<P: Placement>(place: P) {
     asked_for_each(&nodes, 1, 3);
 }
 
+/// Fails if a slot that moved, or a node that came with it, is not told, if what changes nothing is,
+/// or if the stream does not end with its client.
+async fn changes_are_told<P: Placement>(place: P) {
+    let nodes = halves(3, "k");
+    let moved = nodes.redirect("MOVED", "k", 2);
+    nodes.rule(move |call| match (call.node, call.is("GET k")) {
+        (0, true) => say(&moved),
+        _ => Act::Usual,
+    });
+    let client = place.connect(&nodes.options()).await.expect("up");
+    client.set("k", "v").await.expect("SET");
+    let mut changes = client.topology_changes().expect("it is a cluster");
+    assert_eq!(client.get::<String>("k").await.expect("a value"), "2");
+    let (mut slots, mut added) = (0, Vec::new());
+    while slots == 0 || added.is_empty() {
+        let change = changes.next().await.expect("the client is there");
+        assert!(change.removed.is_empty() && change.roles.is_empty(), "{change}");
+        slots += change.slots;
+        added.extend(change.added);
+    }
+    let at = nodes.address(2);
+    assert_eq!((slots, added), (1, vec![Endpoint::tcp(at.ip().to_string(), at.port())]));
+    client.close(5_000 * MS).await;
+    drop(client);
+    while let Some(change) = changes.next().await {
+        panic!("{change}");
+    }
+}
+
+/// Fails if a client of a single server is said to have a topology that may change.
+async fn a_single_server_does_not_change<P: Placement>(place: P) {
+    let nodes = Nodes::start(1);
+    let mut options = nodes.options();
+    options.cluster = None;
+    let client = place.connect(&options).await.expect("up");
+    assert!(client.topology_changes().is_none());
+}
+
 on_every_placement! {
+    changes_are_told,
+    a_single_server_does_not_change,
     each_command_asks_for_itself,
     asked_to_a_stranger,
     circles_end,

@@ -1,6 +1,5 @@
 //! What is probed: the deployment of the URL, or the embedded one.
 
-use super::super::cluster;
 use super::super::lane::unless_stopped;
 use super::super::pinned::Timer;
 use super::super::role::Role;
@@ -11,6 +10,7 @@ use hedgerow::command::cursors::ScanOptions;
 use hedgerow::command::slot::SLOT_COUNT;
 use hedgerow::engine::SeenNode;
 use hedgerow::prelude::*;
+use hedgerow::read::ReadFrom;
 use hedgerow::testing::{Delay, Fleet};
 use hedgerow::{Endpoint, LocalClient, LocalContext, Options};
 use hedgerow_runtime::cpu;
@@ -106,7 +106,7 @@ impl Probed {
 
     fn of_cluster(node: &SeenNode) -> Probed {
         let slots = node.slots.iter().map(|slots| slots.len() as u32).sum();
-        Probed { endpoint: node.endpoint.clone(), role: cluster::role(node.role), slots }
+        Probed { endpoint: node.endpoint.clone(), role: node.role.as_str(), slots }
     }
 
     /// Its part of so many keys, rounded up.
@@ -117,7 +117,7 @@ impl Probed {
 
     /// Whether it takes writes.
     pub(crate) fn is_primary(&self) -> bool {
-        self.role == cluster::role(hedgerow::topology::Role::Primary)
+        self.role == hedgerow::topology::Role::Primary.as_str()
     }
 }
 
@@ -137,6 +137,14 @@ pub(crate) async fn nodes(local: &LocalContext, options: &Options) -> Result<Vec
     let mut seen = client.map_err(|error| one_line(&error))?.nodes();
     // An address that no node of the cluster has is only another name of one.
     seen.retain(|node| node.id.is_some() || !node.slots.is_empty());
+    let replicas_of = |of: &SeenNode| {
+        seen.iter().filter(|node| node.primary.as_ref() == Some(&of.endpoint)).count()
+    };
+    if options.read_from.from == ReadFrom::Replica && seen.iter().all(|of| replicas_of(of) < 2) {
+        let text =
+            "--read-from replica: no shard has a second replica to hedge to; say replica-preferred";
+        return Err(text.to_owned());
+    }
     let mut nodes: Vec<Probed> = seen.iter().map(Probed::of_cluster).collect();
     nodes.sort_by_key(|node| (node.role, node.endpoint.to_string()));
     match nodes.iter().any(|node| !node.is_primary()) {

@@ -25,11 +25,13 @@ pub(crate) struct TopologyArgs {
     #[arg(long = "replica", value_name = "HOST:PORT", value_parser = address)]
     pub(crate) replicas: Vec<Endpoint>,
 
-    /// Look again so often, and print again when something changed, until Ctrl-C [default: 1s]
+    /// Look again so often (without a time once a second), and print again when something changed, until
+    /// Ctrl-C. Each look connects to every node
     #[arg(
         long,
         value_name = "INTERVAL",
         num_args = 0..=1,
+        require_equals = true,
         default_missing_value = "1s",
         value_parser = duration::parse
     )]

@@ -1,6 +1,5 @@
 //! A topology in its final form: what the table shows and the JSON file holds.
 
-use super::super::cluster;
 use super::super::machine::Machine;
 use super::super::role::Role;
 use super::dial::Dialled;
@@ -157,7 +156,7 @@ impl NodeView {
                 Role::Replica { .. } => "replica".to_owned(),
                 Role::Other(word) => word.clone(),
             },
-            _ => cluster::role(seen.role).to_owned(),
+            _ => seen.role.to_string(),
         };
         let linked = match said.role {
             Some(Role::Replica { linked }) => Some(linked),
