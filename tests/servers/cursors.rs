@@ -106,7 +106,9 @@ async fn scans_stay_on_their_replica<P: Placement<Client: Scans>>(place: P) {
             assert!(found.values().all(|times| *times == 1), "{flavor:?}");
         }
         let now: Vec<_> = fleet.replicas.iter().map(scans).collect();
-        assert_eq!(now[0] - before[0], now[1] - before[1], "{flavor:?}: two scans each");
+        let pages = [0, 1].map(|n| now[n] - before[n]);
+        // Two scans each; how many pages one takes depends on the server's table.
+        assert!(pages[0].abs_diff(pages[1]) < pages[0] / 4, "{flavor:?}: {pages:?}");
         let mut pages = [client.key_pages(10), client.key_pages(10)];
         for pages in &mut pages {
             pages.next().await.expect("a page").expect("a first one");
