@@ -33,4 +33,4 @@ pub mod timer;
 pub use quota::Quota;
 pub use recv::{Progress, Rx};
 pub use send::Batch;
-pub use task::{Panicked, Task, discard};
+pub use task::{Panicked, Task, discard, quietly};

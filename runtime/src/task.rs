@@ -185,8 +185,8 @@ impl Tasks {
     }
 }
 
-/// Runs code of the user's whose panic concerns nobody here.
-pub(crate) fn quietly(f: impl FnOnce()) {
+/// Runs code of the user's, such as a waker, whose panic concerns nobody here.
+pub fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         discard(payload);
     }

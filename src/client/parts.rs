@@ -93,17 +93,15 @@ impl<P: Place> Parts<P> {
 
     fn whole(&self) -> Result<Vec<u8>, Error> {
         let outcomes = self.parts.iter().filter_map(|part| part.outcome.as_ref());
-        let has_run = outcomes.clone().any(|outcome| match outcome {
-            Ok(raw) => !Frame::from_validated(raw).is_error(),
-            Err(error) => error.fate() == Fate::Unknown,
-        });
-        let is_settled = self.merge.takes_one() && has_succeeded(outcomes.clone());
-        if !is_settled
-            && let Some(error) = outcomes.clone().find_map(|outcome| outcome.as_ref().err())
-        {
-            let error = error.clone();
+        let is_success = |raw: &Vec<u8>| !Frame::from_validated(raw).is_error();
+        let has_succeeded = outcomes.clone().flatten().any(is_success);
+        let is_settled = has_succeeded && self.merge.takes_one();
+        let mut errors = outcomes.filter_map(|outcome| outcome.as_ref().err());
+        if !is_settled && let Some(error) = errors.clone().next() {
             // Of the whole command a part may have been run.
-            return Err(if has_run { error.with_fate(Fate::Unknown) } else { error });
+            let may_have_run = has_succeeded || errors.any(|error| error.fate() == Fate::Unknown);
+            let fate = if may_have_run { Fate::Unknown } else { error.fate() };
+            return Err(error.with_fate(fate));
         }
         if self.only_discovers {
             return Ok(Vec::new());
@@ -114,9 +112,4 @@ impl<P: Place> Parts<P> {
         });
         self.merge.merge(&pieces.collect::<Vec<_>>())
     }
-}
-
-/// Whether any part was answered by anything but an error.
-fn has_succeeded<'a>(mut outcomes: impl Iterator<Item = &'a Result<Vec<u8>, Error>>) -> bool {
-    outcomes.any(|outcome| outcome.as_ref().is_ok_and(|raw| !Frame::from_validated(raw).is_error()))
 }

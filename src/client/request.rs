@@ -353,12 +353,11 @@ impl<P: Place> Passage<P> {
         if is_usual { command::slot_of_one(&self.command) } else { None }
     }
 
-    /// Whether it is for the primary of its slot, and tied to nothing else.
+    /// Whether a command that has a slot is for its primary, and tied to nothing else.
     #[inline]
     fn goes_to_primary(&self) -> bool {
-        let View { reads, by_slot, node, .. } = self.view;
-        let is_to_primary = by_slot && node.is_none() && !reads.from.uses_replicas();
-        is_to_primary && !self.command.flags().contains(Flags::CURSOR)
+        let is_tied = self.command.flags().contains(Flags::CURSOR);
+        !is_tied && !self.view.reads.from.uses_replicas()
     }
 
     /// The slot of a command that goes to one node, if it matters. Else it is divided into parts.

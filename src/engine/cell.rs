@@ -20,8 +20,7 @@ pub struct CellId {
 }
 
 impl CellId {
-    /// Both in a word, which is stored and loaded at once: one half after the other would make who loads
-    /// them together wait for the stores.
+    /// Both in a word, which is stored and loaded at once.
     #[inline]
     pub(super) fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)

@@ -369,7 +369,7 @@ impl<O: Outside> Engine<O> {
     /// The client of an application is up once one primary is; the coordinator's own needs none.
     pub(super) fn connect_first(&mut self, now: Instant) {
         let is_application = self.reported_board().is_some();
-        let is_begun = self.links.iter().any(|link| link.awaits_set_up() || link.is_ready());
+        let is_begun = self.links.iter().any(Link::is_begun);
         if !is_application || self.was_up || is_begun {
             return;
         }
@@ -403,11 +403,5 @@ impl<O: Outside> Engine<O> {
     /// comes after it.
     pub(super) fn say_read_only(&mut self, at: LinkId) {
         self.say(at, Owner::Nobody, &[b"READONLY"]);
-    }
-}
-
-impl Link {
-    pub(super) fn awaits_set_up(&self) -> bool {
-        matches!(self.state, LinkState::Connecting | LinkState::SettingUp(_))
     }
 }

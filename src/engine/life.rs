@@ -316,8 +316,7 @@ impl<O: Outside> Engine<O> {
         if in_cluster {
             self.connect_first(now);
         }
-        let begins = |link: &Link| link.awaits_set_up() || link.is_ready();
-        let is_coming = in_cluster && self.links.iter().any(begins);
+        let is_coming = in_cluster && self.links.iter().any(Link::is_begun);
         if self.links[at.0 as usize].role == Role::Primary && !self.was_up && !is_coming {
             // Whoever waits for the first connections may only come after the failure.
             self.first_failure.get_or_insert(error.clone());

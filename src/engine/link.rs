@@ -142,6 +142,11 @@ impl Link {
         Standing { role: self.role, linked, same_zone: self.same_zone }
     }
 
+    /// Whether it is up, or on its way there.
+    pub(super) fn is_begun(&self) -> bool {
+        matches!(self.state, LinkState::Connecting | LinkState::SettingUp(_) | LinkState::Ready)
+    }
+
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.state, LinkState::Ready)

@@ -64,9 +64,10 @@ use state::Observers;
 /// Spare buffers for pooled bodies.
 const SPARES_MAX: usize = 1024;
 
-/// What became of a submission. Every field is a whole word that always has a value, since it is copied right
-/// after it was written.
+/// What became of a submission. It is copied right after it was written, so that no field is left out or
+/// written in halves: a load would have to wait for the stores.
 pub(crate) struct Submitted {
+    /// See [`Submitted::id`].
     id: u64,
     /// It waits, or may be asked for once more, so that its bytes are still needed.
     pub(crate) keeps_text: bool,
@@ -75,15 +76,10 @@ pub(crate) struct Submitted {
 }
 
 impl Submitted {
-    /// It is in a connection's write buffer.
+    /// It is in a connection's write buffer, or waits for a connection or for room.
     #[inline(always)]
-    fn queued(id: CellId, keeps_text: bool) -> Submitted {
+    fn taken(id: CellId, keeps_text: bool) -> Submitted {
         Submitted { id: id.to_bits(), keeps_text, refused: None }
-    }
-
-    /// It waits for a connection or for room.
-    fn waits(id: CellId) -> Submitted {
-        Submitted::queued(id, true)
     }
 
     #[cold]

@@ -35,7 +35,7 @@ impl<O: Outside> Engine<O> {
             && deadline > now
             && let Some(link) = self.primary_with_room()
         {
-            return Submitted::queued(self.queue_new(command, link, now, deadline, waker), false);
+            return Submitted::taken(self.queue_new(command, link, now, deadline, waker), false);
         }
         self.submit_slowly(command, &Way::PRIMARY, now, deadline, waker)
     }
@@ -56,7 +56,7 @@ impl<O: Outside> Engine<O> {
                     let id = self.queue_new(command, link, now, deadline, waker);
                     let armed = self.is_followed(way) && self.begin(id, way, link, now);
                     let may_return = self.keep_way(id, way, command.len());
-                    return Submitted::queued(id, armed || may_return);
+                    return Submitted::taken(id, armed || may_return);
                 }
                 Chosen::Never(error) => return Submitted::refused(error, waker),
                 Chosen::Wait(_) => {}
@@ -79,7 +79,7 @@ impl<O: Outside> Engine<O> {
         if let Some(cell) = self.cells.get(id) {
             cell.held = Held::Direct { slot, len: command.len() as u32 };
         }
-        Submitted::queued(id, true)
+        Submitted::taken(id, true)
     }
 
     #[inline]
@@ -172,7 +172,7 @@ impl<O: Outside> Engine<O> {
         cell.held = Held::Waiting { own_deadline, len, way: *way, why, queue };
         self.queues.push(queue, id, command.len());
         self.watch(id, now, deadline);
-        Submitted::waits(id)
+        Submitted::taken(id, true)
     }
 
     /// Until when a command may wait for what it waits for.

@@ -15,7 +15,7 @@ mod stream;
 /// are code of the user's: a panic in one costs neither the rest its turn, nor the core or the reader
 /// that calls it its life.
 #[inline]
-pub(crate) fn each<T>(list: &mut Vec<T>, act: impl Fn(T)) {
+fn each<T>(list: &mut Vec<T>, act: impl Fn(T)) {
     if list.is_empty() {
         return;
     }

@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use crossbeam_queue::ArrayQueue;
+use hedgerow_runtime::quietly;
 
 use super::{Health, NodeIndex, Report, Topology};
 use crate::config::{Endpoint, Options};
 use crate::error::Error;
-use crate::placement::each;
 
 /// Hints and old snapshots that may wait for the coordinator. What does not fit is lost: a hint comes
 /// again, a snapshot is freed where it is.
@@ -285,7 +285,7 @@ impl Board {
     fn publish(&self) {
         self.epoch.0.fetch_add(1, Ordering::Release);
         lock(&self.calls).iter().for_each(|(_, call)| call());
-        each(&mut self.take_watchers(), Waker::wake);
+        self.take_watchers().into_iter().for_each(|waker| quietly(|| waker.wake()));
     }
 }
 
