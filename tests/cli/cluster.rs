@@ -239,6 +239,15 @@ fn case_29_moved_is_followed() {
     }
 }
 
+/// Fails if a probe runs although no read of the cluster has a second node that its policy allows.
+#[test]
+fn a_probe_needs_a_second_node() {
+    let url = format!("redis://{} --cluster", Scene::start().address(0));
+    let folder = Folder::new();
+    folder.run(&format!("probe {url} --read-from replica")).failed(1, "--read-from replica");
+    folder.run(&format!("probe {url}")).failed(1, "the cluster has no replicas");
+}
+
 /// The keys of a cluster are loaded where their slots are, whatever node the URL names, and an
 /// unusable seed is passed over. Fails if a node gets keys of another one as if they were its own.
 #[test]

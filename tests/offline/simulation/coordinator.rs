@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use hedgerow::ErrorKind;
+use hedgerow::config::Cluster;
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
 use hedgerow::testing::Reaction;
@@ -98,18 +99,23 @@ fn what_one_client_learns_the_other_knows() {
     });
 }
 
-/// Fails if a client without replicas takes some, or an address that cannot be right is taken.
+/// Fails if a client without replicas or of a cluster takes some, or if a wrong address is taken.
 #[test]
 fn replicas_that_cannot_be_set() {
     let fleet = Fleet::new(1);
-    let alone = fleet.primary.options();
+    let alone_options = fleet.primary.options();
     fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
         let twice = vec![client.nodes()[1].endpoint.clone(); 2];
         let error = client.set_replicas(twice).expect_err("named twice");
         assert!(error.to_string().contains("named twice"), "{error}");
-        let alone = core.connect(&alone).await.expect("a connection");
+        let alone = core.connect(&alone_options).await.expect("a connection");
         let error = alone.set_replicas(Vec::new()).expect_err("no coordinator");
         assert_eq!(error.kind(), ErrorKind::Config);
+        let mut of_cluster = alone_options;
+        of_cluster.cluster = Some(Cluster::default());
+        let of_cluster = core.create(&of_cluster).expect("valid options");
+        let error = of_cluster.set_replicas(Vec::new()).expect_err("a cluster says that itself");
+        assert!(error.to_string().contains("cluster"), "{error}");
     });
 }
 
