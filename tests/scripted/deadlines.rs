@@ -105,7 +105,7 @@ async fn errors_hold_no_key_value_or_password<P: Placement>(place: P) {
     let mut options = options_for(server.addr());
     options.username = Some("app".into());
     options.password = Some(hedgerow::config::Secret::new("hush-password"));
-    options.command_timeout = Some(20 * MS);
+    options.command_timeout = Some(300 * MS);
     let client = place.connect(&options).await.expect("up");
     let error = client.set("hush-key", "hush-value").await.expect_err("no answer");
     let told = format!("{error} {error:?} {:?} {options:?} {client:?}", error.diagnostics());
@@ -273,13 +273,13 @@ async fn deadlines_may_be_past_or_moved<P: Placement>(place: P) {
 async fn one_sweep_ends_all_that_are_due<P: Placement>(place: P) {
     let server = Script::new().start().expect("a scripted server");
     let mut options = options_for(server.addr());
-    options.command_timeout = Some(80 * MS);
+    options.command_timeout = Some(400 * MS);
     let client = place.connect(&options).await.expect("up");
     let calls = (0..100).map(|i| client.get::<()>(format!("k{i}")));
     let errors = futures::future::join_all(calls).await;
     for error in &errors {
         let error = error.as_ref().expect_err("no answer");
-        assert_eq!((error.kind(), error.timeout()), (ErrorKind::Timeout, Some(80 * MS)));
+        assert_eq!((error.kind(), error.timeout()), (ErrorKind::Timeout, Some(400 * MS)));
         assert_eq!(stage(error), Stage::AwaitingReply);
     }
     assert_eq!(client.counters().timeouts, 100);

@@ -12,6 +12,7 @@ use futures::future::{Either, LocalBoxFuture, select};
 use hedgerow::engine::{Counters, SeenNode, StateChange};
 use hedgerow::prelude::*;
 use hedgerow::read::{Ledger, Reads};
+use hedgerow::resp::FromReply;
 use hedgerow::runtime::cpu;
 use hedgerow::runtime::park::ParkPolicy;
 use hedgerow::topology::TopologyChanges;
@@ -48,12 +49,15 @@ pub(crate) trait Client: Door + Clone + Debug + 'static {
     fn close(&self, limit: Duration) -> LocalBoxFuture<'static, ()>;
     /// The next state of each call on the returned closure.
     fn states(&self) -> Box<dyn States>;
-    /// GET with a limit of its own.
-    fn get_within(
-        &self,
-        key: &str,
+    /// A request with a limit of its own.
+    fn within<R: FromReply<Self::Kept>>(
+        request: Self::Request<R>,
         limit: Duration,
-    ) -> LocalBoxFuture<'static, Result<Option<String>, Error>>;
+    ) -> Self::Request<R>;
+    /// GET with a limit of its own.
+    fn get_within(&self, key: &str, limit: Duration) -> Self::Request<Option<String>> {
+        Self::within(self.get(key), limit)
+    }
     /// This client with its reads served otherwise.
     fn view(&self, reads: impl Into<Reads>) -> Self;
     /// The books of its hedges; `None` over cores, which keep their own.
@@ -122,12 +126,11 @@ impl Client for LocalClient {
         Box::new(self.states())
     }
 
-    fn get_within(
-        &self,
-        key: &str,
+    fn within<R: FromReply<Self::Kept>>(
+        request: Self::Request<R>,
         limit: Duration,
-    ) -> LocalBoxFuture<'static, Result<Option<String>, Error>> {
-        Box::pin(self.get(key).timeout(limit))
+    ) -> Self::Request<R> {
+        request.timeout(limit)
     }
 
     fn view(&self, reads: impl Into<Reads>) -> Self {
@@ -209,12 +212,11 @@ impl Client for hedgerow::Client {
         Box::new(self.states())
     }
 
-    fn get_within(
-        &self,
-        key: &str,
+    fn within<R: FromReply<Self::Kept>>(
+        request: Self::Request<R>,
         limit: Duration,
-    ) -> LocalBoxFuture<'static, Result<Option<String>, Error>> {
-        Box::pin(self.get(key).timeout(limit))
+    ) -> Self::Request<R> {
+        request.timeout(limit)
     }
 
     fn view(&self, reads: impl Into<Reads>) -> Self {

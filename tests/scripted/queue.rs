@@ -78,16 +78,15 @@ async fn no_listener<P: Placement>(place: P) {
 async fn zero_window<P: Placement>(place: P) {
     let script = Script::new().expect("GET last").reply("+OK\r\n").stop_reading();
     let server = script.start().expect("a scripted server");
-    let mut options = options_for(server.addr());
-    options.command_timeout = Some(5 * MS);
-    let client = place.connect(&options).await.expect("up");
-    client.get_within("last", 10_000 * MS).await.expect("a reply");
+    let client = place.connect(&options_for(server.addr())).await.expect("up");
+    client.get::<()>("last").await.expect("a reply");
     let before = resident();
     let producers = (0..50).map(|_| {
         let client = client.clone();
         place.spawn(async move {
             for _ in 0..500 {
-                let error = client.set("k", vec![b'x'; 4096]).await.expect_err("never read");
+                let set = P::Client::within(client.set("k", vec![b'x'; 4096]), 5 * MS);
+                let error = set.await.expect_err("never read");
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }
         })

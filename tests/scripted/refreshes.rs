@@ -81,7 +81,7 @@ async fn a_silent_primary_is_succeeded<P: Placement>(place: P) {
         _ => Act::Usual,
     });
     let mut options = nodes.options();
-    options.command_timeout = Some(100 * MS);
+    options.command_timeout = Some(400 * MS);
     let client = place.connect(&options).await.expect("up");
     let begun = Instant::now();
     silent.turn_on();
@@ -345,7 +345,7 @@ fn of_no_use() -> Vec<Act> {
 /// Short limits, as some answers never come.
 fn impatient(nodes: &Nodes) -> Options {
     let mut options = nodes.options();
-    (options.connect_timeout, options.command_timeout) = (100 * MS, Some(100 * MS));
+    (options.connect_timeout, options.command_timeout) = (500 * MS, Some(200 * MS));
     options
 }
 
@@ -367,7 +367,7 @@ async fn seeds_of_no_use<P: Placement>(place: P) {
         assert!(!error.to_string().is_empty(), "{act:?}");
         let second = Endpoint::tcp("127.0.0.1", nodes.address(1).port());
         options.cluster.as_mut().expect("a cluster").seeds = vec![second];
-        options.command_timeout = Some(200 * MS);
+        options.command_timeout = Some(500 * MS);
         let client = place.connect(&options).await.unwrap_or_else(|e| panic!("{act:?}: {e}"));
         let got = Client::get_within(&client, "k", 5_000 * MS).await;
         assert_eq!(got.expect("a value").as_deref(), Some("1"), "{act:?}");

@@ -160,7 +160,7 @@ async fn a_long_pipeline_delays_no_other_connection<P: Placement>(place: P) {
 async fn a_server_that_stood_still_is_kept<P: Placement>(place: P) {
     let server = Server::start().expect("a server");
     let mut options = options_of(&server);
-    options.command_timeout = Some(40 * MS);
+    options.command_timeout = Some(400 * MS);
     let client = place.connect(&options).await.expect("up");
     client.set("k", "v").await.expect("set");
     server.faults().pause();

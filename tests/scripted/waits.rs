@@ -85,11 +85,10 @@ async fn is_over<P: Placement>(place: &P, client: &P::Client, nodes: &Nodes, it:
 async fn deadlines_hold_in_every_wait<P: Placement>(place: P) {
     let each = ALL.map(async |it| {
         let nodes = nodes_at_which(it);
-        let mut options = nodes.options();
-        options.command_timeout = Some(250 * MS);
-        let client = place.connect(&options).await.expect("up");
+        let client = place.connect(&nodes.options()).await.expect("up");
         let begun = Instant::now();
-        let error = client.set("k", "v").await.expect_err("it waits for more");
+        let set = P::Client::within(client.set("k", "v"), 250 * MS);
+        let error = set.await.expect_err("it waits for more");
         let took = begun.elapsed();
         assert!(took >= 249 * MS && took < 1_000 * MS, "{it:?}: {took:?}: {error}");
         let (kind, fate) = match it {
