@@ -21,6 +21,10 @@ pub struct Reconnect {
     /// Share of the delay by which it varies both ways, 0 to 1, default 0.2.
     pub jitter: f64,
     /// Attempts in a row before giving up for good; `None` (the default) never gives up.
+    ///
+    /// In a cluster it also bounds how many nodes are asked, after the first, each time that something makes
+    /// the client look for the owners of slots, with these delays before each. A refresh by the timer asks
+    /// all that it needs to.
     pub attempts: Option<u32>,
 }
 

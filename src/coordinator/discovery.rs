@@ -1,16 +1,19 @@
 //! Asks the nodes of a cluster who serves which slots.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
-use super::refresh::Refresh;
+use super::refresh::{Cause, Refresh};
 use crate::client::{LocalClient, LocalContext};
 use crate::command::raw;
-use crate::config::Endpoint;
+use crate::config::{Endpoint, Options};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::Frame;
 use crate::topology::{Board, NodeIndex, Role, SlotsReply, Topology};
@@ -21,6 +24,9 @@ const PASS_MOST: Duration = Duration::from_secs(60);
 /// What a node has at least to answer, and at most while there is another one to ask.
 const LEAST: Duration = Duration::from_millis(100);
 const ONE_OF_SEVERAL: Duration = Duration::from_secs(1);
+
+/// How long a node has before the next is asked as well, where commands wait for the answer.
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// The discovery of one cluster.
 pub(super) struct Discovery {
@@ -37,6 +43,8 @@ struct State {
     doubtful: Vec<NodeIndex>,
     /// The pass that is due is one that commands wait for.
     is_urgent: bool,
+    /// Slots of which reads wait for a replica.
+    sought: Vec<u16>,
     passes: u64,
 }
 
@@ -53,6 +61,7 @@ impl Discovery {
             random: fastrand::Rng::with_seed(core.now().as_nanos()),
             doubtful: Vec::new(),
             is_urgent: false,
+            sought: Vec::new(),
             passes: 0,
         };
         Some(Discovery {
@@ -71,14 +80,19 @@ impl Discovery {
     /// Begins a pass if one is due.
     pub(super) fn step(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
-        if state.refresh.begin(now) {
+        if let Some(cause) = state.refresh.begin(now) {
+            let sought = std::mem::take(&mut state.sought);
             let is_urgent = std::mem::take(&mut state.is_urgent);
             state.passes += 1;
             let pass = Pass {
                 client: self.client.clone(),
                 core: self.core.clone(),
                 board: self.board.clone(),
-                until: now + self.longest(is_urgent),
+                until: now + self.longest(is_urgent, !sought.is_empty()),
+                cause,
+                is_awaited: is_urgent || !sought.is_empty(),
+                sought,
+                seed: state.random.u64(..),
             };
             let candidates = pass.candidates(&mut state);
             state.doubtful.clear();
@@ -87,11 +101,13 @@ impl Discovery {
         }
     }
 
-    /// A pass that commands wait for takes no longer than a connection may.
-    fn longest(&self, is_urgent: bool) -> Duration {
-        match is_urgent {
-            true => self.board.profile().connect_timeout,
-            false => PASS_MOST,
+    /// A pass that commands wait for takes no longer than a connection may, one that looks for
+    /// replicas may send a command after that.
+    fn longest(&self, is_urgent: bool, seeks: bool) -> Duration {
+        match (is_urgent, seeks) {
+            (true, _) => self.board.profile().connect_timeout,
+            (false, true) => time_of_ask(self.board.profile()),
+            (false, false) => PASS_MOST,
         }
     }
 
@@ -115,6 +131,15 @@ impl Discovery {
         let mut state = self.state.borrow_mut();
         state.is_urgent = true;
         state.refresh.on_awaited(now);
+    }
+
+    /// Reads wait for a replica that serves this slot.
+    pub(super) fn on_sought(&self, now: Instant, slot: u16) {
+        let mut state = self.state.borrow_mut();
+        if !state.sought.contains(&slot) {
+            state.sought.push(slot);
+        }
+        state.refresh.on_sought(now);
     }
 
     /// Nodes said that slots, or keys of them, are elsewhere: published at once, and asked for later.
@@ -145,6 +170,24 @@ struct Pass {
     client: LocalClient,
     board: Arc<Board>,
     until: Instant,
+    cause: Cause,
+    /// Commands wait for it.
+    is_awaited: bool,
+    /// Slots that it is to find replicas of.
+    sought: Vec<u16>,
+    /// Of the spread of delays.
+    seed: u64,
+}
+
+/// A node that is being asked.
+type Ask<'a> = Pin<Box<dyn Future<Output = Result<Found, Error>> + 'a>>;
+
+/// What a node said.
+struct Found {
+    /// What is new of it.
+    topology: Option<Topology>,
+    /// It names replicas of all slots that they are sought for.
+    is_enough: bool,
 }
 
 /// A node to be asked, and by when.
@@ -202,26 +245,33 @@ impl Pass {
         known.chain(seeds).collect()
     }
 
-    async fn run(self, candidates: Vec<Candidate>, state: Rc<RefCell<State>>) {
+    async fn run(mut self, candidates: Vec<Candidate>, state: Rc<RefCell<State>>) {
         let found = self.ask_all(candidates).await;
         let now = self.core.now();
+        let sought = std::mem::take(&mut self.sought);
         let mut state = state.borrow_mut();
         let random = state.random.f64();
         state.refresh.end(now, found.is_ok(), random);
         drop(state);
         // What was found and that the pass is over are seen at once: who waits for the pass has its answer.
-        self.board.end_pass(found);
+        self.board.end_pass(found, &sought);
     }
 
-    /// Asks one after the other until one knows. Answers what is new, or why none did.
+    /// Asks one after the other until one knows. Where commands wait for it none is waited for long before
+    /// the next is asked as well, and the first to know ends it. Answers what is new, or why none
+    /// knew.
     async fn ask_all(&self, candidates: Vec<Candidate>) -> Result<Option<Topology>, Error> {
-        let mut failure = None;
+        let mut ended = Ended::default();
+        let mut asks: Vec<Ask<'_>> = Vec::new();
         let begun = self.core.now();
         let all = self.until.since(begun);
         let seeds_until = begun + all / 2 + all / 4;
         let has_seeds = candidates.iter().any(|candidate| candidate.part != Part::Known);
         let parts: Vec<_> = candidates.iter().map(|candidate| candidate.part).collect();
         for (n, Candidate { node, endpoint, part }) in candidates.into_iter().enumerate() {
+            if n > 0 && !self.await_turn(n, &mut asks, &mut ended).await {
+                break;
+            }
             let until = match part {
                 Part::Known if has_seeds => begun + all / 2,
                 Part::Seed => seeds_until,
@@ -229,28 +279,47 @@ impl Pass {
             };
             let left = parts[n..].iter().filter(|other| **other == part).count() as u32;
             let time = self.time_of_one(until.since(self.core.now()), left);
-            if time.is_zero() {
-                continue;
-            }
-            match self.ask(node, &endpoint, time).await {
-                Ok(next) => return Ok(next),
-                // It would be the same with any other.
-                Err(error) if error.kind() == ErrorKind::Config => return Err(error),
-                Err(error) => _ = failure.get_or_insert(error),
+            if !time.is_zero() {
+                asks.push(Box::pin(self.ask(node, endpoint, time)));
             }
         }
-        Err(failure.unwrap_or_else(|| {
-            let text = "no node of the cluster is known that could be asked";
-            Error::new(ErrorKind::NotConnected, Fate::NotSent, text)
-        }))
+        while !ended.is_over() && !asks.is_empty() {
+            ended.add(first(&mut asks).await);
+        }
+        ended.result()
+    }
+
+    /// Waits until the `n`-th node is to be asked, from 1. Answers whether it is.
+    async fn await_turn(&self, n: usize, asks: &mut Vec<Ask<'_>>, ended: &mut Ended) -> bool {
+        let policy = &self.board.profile().reconnect;
+        let bound = policy.attempts.filter(|_| self.cause == Cause::Need);
+        if bound.is_some_and(|most| n > most as usize) {
+            return false;
+        }
+        let random = fastrand::Rng::with_seed(self.seed.wrapping_add(n as u64)).f64();
+        let (pause, ends_early) = match bound {
+            // As with attempts to connect, of which there may only be so many.
+            Some(_) => (policy.delay(n as u32 - 1, random), false),
+            None if self.is_awaited => (HEAD_START, true),
+            None => (PASS_MOST, true),
+        };
+        let mut paused = pin!(self.core.sleep(pause));
+        while !ended.is_over() {
+            if asks.is_empty() && ends_early {
+                return true;
+            }
+            match select(&mut paused, asks).await {
+                None => return true,
+                Some(one) => ended.add(one),
+            }
+        }
+        false
     }
 
     /// The time of one node, with so many left that share `time`: at most that of a connect and a command,
     /// and one that says nothing leaves the others enough.
     fn time_of_one(&self, time: Duration, left: u32) -> Duration {
-        let profile = self.board.profile();
-        let command = profile.command_timeout.unwrap_or(profile.connect_timeout);
-        let most = profile.connect_timeout + command;
+        let most = time_of_ask(self.board.profile());
         match left {
             0 | 1 => time.min(most),
             _ => (time / left).clamp(time.min(LEAST), most).min(ONE_OF_SEVERAL),
@@ -261,9 +330,10 @@ impl Pass {
     async fn ask(
         &self,
         node: NodeIndex,
-        endpoint: &Endpoint,
+        endpoint: Endpoint,
         time: Duration,
-    ) -> Result<Option<Topology>, Error> {
+    ) -> Result<Found, Error> {
+        let endpoint = &endpoint;
         let until = self.core.now() + time;
         let slots = raw("CLUSTER").arg("SLOTS").build::<()>();
         let request = self.client.to_node(node, slots).timeout(time);
@@ -285,7 +355,8 @@ impl Pass {
         if is_new {
             tracing::info!(epoch = next.epoch(), from = %endpoint, "the topology of the cluster changed");
         }
-        Ok(is_new.then_some(next))
+        let is_enough = self.sought.iter().all(|slot| said.has_replica(*slot));
+        Ok(Found { topology: is_new.then_some(next), is_enough })
     }
 
     /// Asks a node that is only known by the address of a seed which one it is.
@@ -307,6 +378,79 @@ impl Pass {
             self.board.publish_topology(next);
         }
     }
+}
+
+/// What the nodes that were asked have said.
+#[derive(Default)]
+struct Ended {
+    /// The first of use.
+    found: Option<Option<Topology>>,
+    failure: Option<Error>,
+    is_over: bool,
+}
+
+impl Ended {
+    fn add(&mut self, one: Result<Found, Error>) {
+        match one {
+            Ok(found) if found.is_enough => {
+                (self.found, self.is_over) = (Some(found.topology), true);
+            }
+            Ok(found) => _ = self.found.get_or_insert(found.topology),
+            // It would be the same with any other.
+            Err(error) if error.kind() == ErrorKind::Config => {
+                (self.found, self.failure, self.is_over) = (None, Some(error), true);
+            }
+            Err(error) => _ = self.failure.get_or_insert(error),
+        }
+    }
+
+    /// Whether nobody else needs to be asked.
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn result(self) -> Result<Option<Topology>, Error> {
+        match (self.found, self.failure) {
+            (Some(topology), _) => Ok(topology),
+            (None, Some(error)) => Err(error),
+            (None, None) => {
+                let text = "no node of the cluster is known that could be asked";
+                Err(Error::new(ErrorKind::NotConnected, Fate::NotSent, text))
+            }
+        }
+    }
+}
+
+/// The first of them to end, which is taken out.
+fn poll_first(asks: &mut Vec<Ask<'_>>, cx: &mut Context<'_>) -> Poll<Result<Found, Error>> {
+    for n in 0..asks.len() {
+        if let Poll::Ready(one) = asks[n].as_mut().poll(cx) {
+            drop(asks.swap_remove(n));
+            return Poll::Ready(one);
+        }
+    }
+    Poll::Pending
+}
+
+async fn first(asks: &mut Vec<Ask<'_>>) -> Result<Found, Error> {
+    poll_fn(|cx| poll_first(asks, cx)).await
+}
+
+/// The same, unless `pause` is over before.
+async fn select(
+    pause: &mut Pin<&mut impl Future>,
+    asks: &mut Vec<Ask<'_>>,
+) -> Option<Result<Found, Error>> {
+    poll_fn(|cx| match poll_first(asks, cx) {
+        Poll::Ready(one) => Poll::Ready(Some(one)),
+        Poll::Pending => pause.as_mut().poll(cx).map(|_| None),
+    })
+    .await
+}
+
+/// Longest time of one node: that of a connect and a command.
+fn time_of_ask(profile: &Options) -> Duration {
+    profile.connect_timeout + profile.command_timeout.unwrap_or(profile.connect_timeout)
 }
 
 /// What a server without cluster support says means that the options are wrong.

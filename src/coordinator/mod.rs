@@ -81,6 +81,7 @@ fn take_hints(board: &Board, roles: &RefCell<Roles>, discovery: Option<&Discover
             (Hint::Stale, Some(discovery)) => discovery.on_stale(now),
             (Hint::ReadOnly(index), Some(discovery)) => discovery.on_read_only(now, index),
             (Hint::Awaited, Some(discovery)) => discovery.on_awaited(now),
+            (Hint::Sought(slot), Some(discovery)) => discovery.on_sought(now, slot),
             (_, None) => {}
         }
     }

@@ -18,6 +18,15 @@ const URGENT_EVERY: Duration = Duration::from_millis(100);
 const FIRST_FIRST: Duration = Duration::from_millis(100);
 const FIRST_MOST: Duration = Duration::from_secs(5);
 
+/// Why a pass begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It was time for it.
+    Timer,
+    /// Something happened, or nothing is known yet.
+    Need,
+}
+
 /// When the next pass is due.
 #[derive(Clone, Debug)]
 pub(super) struct Refresh {
@@ -71,9 +80,14 @@ impl Refresh {
     pub(super) fn on_awaited(&mut self, now: Instant) {
         // A pass that is under way serves for it.
         if !self.in_flight {
-            let earliest = self.last_begun.map_or(now, |last| last + URGENT_EVERY);
-            self.urgent = self.urgent.min(earliest.max(now));
+            self.on_sought(now);
         }
+    }
+
+    /// Reads wait for a replica of their slot. A pass that is under way does not ask for that.
+    pub(super) fn on_sought(&mut self, now: Instant) {
+        let earliest = self.last_begun.map_or(now, |last| last + URGENT_EVERY);
+        self.urgent = self.urgent.min(earliest.max(now));
     }
 
     /// When the next pass is due; never while one is under way.
@@ -86,19 +100,21 @@ impl Refresh {
         others.min(self.urgent)
     }
 
-    /// Whether a pass begins now. It serves all who asked for one.
-    pub(super) fn begin(&mut self, now: Instant) -> bool {
+    /// The pass that begins now, if one is due. It serves all who asked for one.
+    pub(super) fn begin(&mut self, now: Instant) -> Option<Cause> {
         if self.redirected <= now && self.is_fresh(now) {
             self.redirected = Instant::NEVER;
         }
         if self.due() > now {
-            return false;
+            return None;
         }
+        let is_periodic = self.redirected.min(self.lost).min(self.urgent) > now;
+        let is_first = self.last_begun.is_none();
         (self.redirected, self.lost, self.urgent) =
             (Instant::NEVER, Instant::NEVER, Instant::NEVER);
         self.periodic = Instant::NEVER;
         (self.last_begun, self.in_flight) = (Some(now), true);
-        true
+        Some(if is_periodic && !is_first { Cause::Timer } else { Cause::Need })
     }
 
     /// A pass succeeded since the first redirect that is on record.
@@ -142,7 +158,7 @@ mod tests {
     /// One after its first pass, at one second.
     fn known(period: Option<Duration>) -> Refresh {
         let mut refresh = Refresh::new(period);
-        assert!(refresh.begin(at(1.0)));
+        assert!(refresh.begin(at(1.0)).is_some());
         refresh.end(at(1.0), true, 0.0);
         refresh
     }
@@ -173,15 +189,15 @@ mod tests {
             refresh.on_redirect(at(20.0 + f64::from(n) / 10.0));
         }
         assert_eq!(refresh.due(), at(25.0));
-        assert!(refresh.begin(at(25.0)));
+        assert!(refresh.begin(at(25.0)).is_some());
         refresh.end(at(25.1), true, 0.0);
         refresh.on_redirect(at(30.0));
         refresh.on_awaited(at(31.0));
-        assert!(refresh.begin(at(31.0)));
+        assert!(refresh.begin(at(31.0)).is_some());
         refresh.end(at(31.0), true, 0.0);
         refresh.on_redirect(at(31.5));
-        assert!(!refresh.begin(at(35.0)));
-        assert!(refresh.begin(at(36.5)));
+        assert!(refresh.begin(at(35.0)).is_none());
+        assert!(refresh.begin(at(36.5)).is_some());
     }
 
     /// Fails if lost connections cause a pass more than once a second.
@@ -192,7 +208,7 @@ mod tests {
         for n in 0..400 {
             let now = at(10.0 + f64::from(n) / 100.0);
             refresh.on_lost(now);
-            if refresh.begin(now) {
+            if refresh.begin(now).is_some() {
                 passes.push(now);
                 refresh.end(now, true, 0.0);
             }
@@ -208,7 +224,7 @@ mod tests {
         let (mut now, mut waits, mut last) = (at(10.0), Vec::new(), at(0.0));
         for _ in 0..6 {
             last = now;
-            assert!(refresh.begin(now));
+            assert!(refresh.begin(now).is_some());
             refresh.end(now, false, 0.0);
             refresh.on_redirect(now);
             refresh.on_lost(now);
@@ -217,7 +233,7 @@ mod tests {
         }
         assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
         refresh.on_awaited(last + S);
-        assert!(refresh.begin(last + S));
+        assert!(refresh.begin(last + S).is_some());
     }
 
     /// Fails if a second pass begins while one is under way.
@@ -225,10 +241,10 @@ mod tests {
     fn passes_are_shared() {
         let mut refresh = known(None);
         refresh.on_awaited(at(10.0));
-        assert!(refresh.begin(at(10.0)));
+        assert!(refresh.begin(at(10.0)).is_some());
         refresh.on_awaited(at(10.1));
         refresh.on_lost(at(10.1));
-        assert_eq!((refresh.due(), refresh.begin(at(10.5))), (Instant::NEVER, false));
+        assert_eq!((refresh.due(), refresh.begin(at(10.5))), (Instant::NEVER, None));
         refresh.end(at(11.0), true, 0.0);
         assert_eq!(refresh.due(), at(11.0));
     }

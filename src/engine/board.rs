@@ -160,6 +160,8 @@ impl<O: Outside> Engine<O> {
     fn take_pass(&mut self, now: Instant, board: &Board, pass: u64) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.pass = pass;
+        self.end_searches(now, board);
+        let Some(cluster) = &mut self.cluster else { return };
         if cluster.slots.is_none()
             && let Some(error) = board.failure()
         {

@@ -41,6 +41,8 @@ pub(super) enum Why {
     Connection,
     /// For the answer to a PING: every candidate owes one.
     Sample,
+    /// For another replica of the shard to be found: none that is known can serve.
+    Search,
     /// For room in the connections.
     Room,
 }
@@ -222,6 +224,9 @@ impl<O: Outside> Engine<O> {
             ([], Some(why)) => Chosen::Wait(why),
             ([], None) if except.is_none() && self.replaces(now, way, shard) => {
                 Chosen::Wait(Why::Connection)
+            }
+            ([], None) if except.is_none() && self.seeks(now, way.slot, shard) => {
+                Chosen::Wait(Why::Search)
             }
             ([], None) => Chosen::Never(self.no_server(way.reads.from, shard)),
             // Where every read asks for the role first, the answer is worth waiting for.
@@ -418,7 +423,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Why no server can take a read.
-    fn no_server(&self, from: ReadFrom, shard: NodeIndex) -> Error {
+    pub(super) fn no_server(&self, from: ReadFrom, shard: NodeIndex) -> Error {
         let mut text = format!("no server can take the read ({from})");
         let down = self.links.iter().filter(|link| {
             link.shard == shard && !link.is_ready() && from.rank(link.standing(true)).is_some()

@@ -8,6 +8,7 @@ use hedgerow_runtime::time::Instant;
 use super::choose::{Chosen, Why};
 use super::follow::Parked;
 use super::link::{Link, LinkState};
+use super::search::Search;
 use super::{Engine, Line, LinkId, Outside};
 use crate::config::Cluster as Settings;
 use crate::connection::Owner;
@@ -25,6 +26,8 @@ pub(super) struct Cluster {
     primaries: Vec<NodeIndex>,
     /// Requests that no node would have, and what they wait for.
     pub(super) parked: Parked,
+    /// By primary the search for replicas of its shard.
+    pub(super) searches: Vec<Search>,
     /// How often the nodes were asked.
     pub(super) pass: u64,
     /// Why nothing is known yet.
@@ -46,6 +49,7 @@ impl Cluster {
             shards: Vec::new(),
             primaries: Vec::new(),
             parked: Parked::new(now),
+            searches: Vec::new(),
             pass: 0,
             failure: None,
             sockets_max: settings.sockets_max,
@@ -59,6 +63,7 @@ impl Cluster {
         self.slots = topology.slots().cloned();
         self.shards.clear();
         self.shards.resize(topology.nodes().count(), Vec::new());
+        self.searches.resize(self.shards.len(), Search::default());
         self.primaries.clear();
         for (index, node) in topology.nodes().filter(|(_, node)| !node.is_removed) {
             let Some(shard) = self.shards.get_mut(node.shard.0 as usize) else { continue };
@@ -112,6 +117,10 @@ impl<O: Outside> Engine<O> {
             Cursor::None if way.is_primary() => self.choose_lane(now, shard),
             Cursor::None => {
                 self.begin_to_ask(way);
+                if except.is_none() && self.has_no_replica(shard) {
+                    // Nobody waits for it where another node serves.
+                    self.seeks(now, way.slot, shard);
+                }
                 self.choose_read(now, way, except, shard)
             }
         }

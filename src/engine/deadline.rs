@@ -14,6 +14,8 @@ use super::choose::Why;
 use super::{CellId, Engine, Outside, Pressure, Stage};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::read::Outcome;
+use crate::route::Way;
+use crate::topology::NodeIndex;
 
 /// Deadlines nearer than this get a timer of their own; in nanoseconds, 50 ms.
 const NEAR_NS: u64 = 50_000_000;
@@ -201,10 +203,18 @@ impl<O: Outside> Engine<O> {
             // Both copies failed, the hedge by running out of time.
             Some(error) => error,
             None if why == Some(Why::Sample) && state == State::Waiting => no_healthy_endpoint(),
+            None if why == Some(Why::Search) && state == State::Waiting => self.none_found(id),
             None => self.timeout_error(now, at, stage, pressure),
         };
         self.fail(id, error);
         self.leave(now, id, stood, Some(Outcome::BothFailed));
+    }
+
+    /// A search for a replica took too long.
+    fn none_found(&mut self, id: CellId) -> Error {
+        let way = self.cells.get(id).map_or(Way::PRIMARY, |cell| cell.way());
+        let shard = self.owner(way.slot).unwrap_or(NodeIndex(0));
+        self.no_server(way.reads.from, shard)
     }
 
     /// Whether what waits for this link waits for room, and not for a connection.

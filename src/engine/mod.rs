@@ -24,6 +24,7 @@ mod queue;
 mod race;
 mod receive;
 mod retired;
+mod search;
 mod seen;
 mod state;
 mod submit;

@@ -1,6 +1,7 @@
 //! What the cores of a client and its coordinator share: snapshots downwards, hints and reports upwards.
 //! Nothing of it is locked or written on the road of a command.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -41,6 +42,8 @@ pub(crate) enum Hint {
     ReadOnly(NodeIndex),
     /// A command waits to be told where its slot is: a node knows no address of the one that has it.
     Awaited,
+    /// Reads of this slot wait for a replica that can serve them.
+    Sought(u16),
 }
 
 /// A counter on cache lines of its own: every core reads it once a turn.
@@ -78,6 +81,8 @@ pub struct Board {
     pass: AtomicU64,
     /// Why that failed, while nothing is known.
     failure: ArcSwapOption<Error>,
+    /// How many searches for a replica of a slot have ended.
+    searches: Mutex<HashMap<u16, u64>>,
     /// Nodes of a cluster are to be asked for their role.
     wants_roles: AtomicBool,
     /// The coordinator, while it waits for hints.
@@ -102,6 +107,7 @@ impl Board {
             coordinated: AtomicBool::new(false),
             pass: AtomicU64::new(0),
             failure: ArcSwapOption::empty(),
+            searches: Mutex::default(),
             wants_roles: AtomicBool::new(false),
             waker: Mutex::default(),
         }
@@ -150,6 +156,11 @@ impl Board {
     /// Why nothing is known of a cluster.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.load_full().map(|error| (*error).clone())
+    }
+
+    /// How many searches for a replica of this slot have ended.
+    pub(crate) fn searches(&self, slot: u16) -> u64 {
+        lock(&self.searches).get(&slot).copied().unwrap_or(0)
     }
 
     /// From now on nodes of a cluster are asked for their role.
@@ -252,11 +263,15 @@ impl Board {
         self.wants_roles.load(Ordering::Relaxed)
     }
 
-    /// The nodes of a cluster were asked, with this result: a new topology, or why none knew.
-    pub(crate) fn end_pass(&self, found: Result<Option<Topology>, Error>) {
+    /// The nodes of a cluster were asked, with this result: a new topology, or why none knew. Replicas of
+    /// these slots were sought.
+    pub(crate) fn end_pass(&self, found: Result<Option<Topology>, Error>, sought: &[u16]) {
         self.failure.store(found.as_ref().err().cloned().map(Arc::new));
         if let Ok(Some(topology)) = found {
             self.topology.store(Arc::new(topology));
+        }
+        for slot in sought {
+            *lock(&self.searches).entry(*slot).or_default() += 1;
         }
         self.pass.fetch_add(1, Ordering::Release);
         self.publish();

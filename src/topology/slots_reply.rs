@@ -44,6 +44,11 @@ impl SlotsReply {
         }
         frame.elements().map(|range| served(&range, from)).collect::<Result<_, _>>().map(SlotsReply)
     }
+
+    /// Whether it names a replica of this slot.
+    pub(crate) fn has_replica(&self, slot: u16) -> bool {
+        self.0.iter().any(|range| range.slots.contains(&slot) && !range.replicas.is_empty())
+    }
 }
 
 fn served(range: &Frame<'_>, from: &Endpoint) -> Result<Served, Wrong> {

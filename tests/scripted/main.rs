@@ -22,6 +22,7 @@ mod redirects;
 mod refreshes;
 mod requests;
 mod script;
+mod searches;
 mod server;
 mod shards;
 mod startup;

@@ -34,6 +34,25 @@ pub(crate) fn say(bytes: impl Into<String>) -> Act {
     Act::Say(bytes.into())
 }
 
+/// A switch that a rule looks at.
+#[derive(Clone, Default)]
+pub(crate) struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    pub(crate) fn turn_on(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Keys whose slots are in this range.
+pub(crate) fn keys_in(slots: RangeInclusive<u16>) -> impl Iterator<Item = String> {
+    (0..).map(|n| format!("k{n}")).filter(move |key| slots.contains(&slot_of(key.as_bytes())))
+}
+
 /// Does something after a while.
 pub(crate) fn late(time: Duration, act: Act) -> Act {
     Act::Late(time, Box::new(act))
@@ -82,6 +101,24 @@ struct Shared {
     is_over: Mutex<bool>,
     over: Condvar,
     refuses: Vec<AtomicBool>,
+}
+
+impl Shared {
+    fn slots(&self, map: &Map) -> String {
+        let host = lock(&self.host).clone();
+        let mut text = format!("*{}\r\n", map.len());
+        for (slots, nodes) in map {
+            let _ =
+                write!(text, "*{}\r\n:{}\r\n:{}\r\n", 2 + nodes.len(), slots.start(), slots.end());
+            for node in nodes {
+                let (host, id) = (bulk(&host), bulk(&id(*node)));
+                let port = self.addresses[*node].port();
+                let metadata = format!("*2\r\n{}{}", bulk("ip"), bulk("127.0.0.1"));
+                let _ = write!(text, "*4\r\n{host}:{port}\r\n{id}{metadata}");
+            }
+        }
+        text
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -144,11 +181,24 @@ impl Nodes {
         self.end_connections(node);
     }
 
+    /// It takes connections again.
+    pub(crate) fn admit(&self, node: usize) {
+        self.0.refuses[node].store(false, Ordering::SeqCst);
+    }
+
     /// A node ends its connections.
     pub(crate) fn end_connections(&self, node: usize) {
         for (_, stream) in lock(&self.0.streams).iter().filter(|(of, _)| *of == node) {
             let _ = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    /// What CLUSTER SLOTS says with this map.
+    pub(crate) fn slots(
+        &self,
+        map: impl IntoIterator<Item = (RangeInclusive<u16>, Vec<usize>)>,
+    ) -> String {
+        self.0.slots(&map.into_iter().collect())
     }
 
     pub(crate) fn address(&self, node: usize) -> SocketAddr {
@@ -318,27 +368,10 @@ impl Served {
             "PING" => "+PONG\r\n".to_owned(),
             "GET" => format!("$1\r\n{}\r\n", self.node),
             "INFO" => bulk("# Server\r\nredis_version:7.2.0\r\nredis_mode:cluster\r\n"),
-            "CLUSTER" if text == "CLUSTER SLOTS" => self.slots(),
+            "CLUSTER" if text == "CLUSTER SLOTS" => self.shared.slots(&lock(&self.shared.map)),
             "CLUSTER" => bulk(&id(self.node)),
             _ => "+OK\r\n".to_owned(),
         }
-    }
-
-    fn slots(&self) -> String {
-        let host = lock(&self.shared.host).clone();
-        let map = lock(&self.shared.map);
-        let mut text = format!("*{}\r\n", map.len());
-        for (slots, nodes) in map.iter() {
-            let _ =
-                write!(text, "*{}\r\n:{}\r\n:{}\r\n", 2 + nodes.len(), slots.start(), slots.end());
-            for node in nodes {
-                let (host, id) = (bulk(&host), bulk(&id(*node)));
-                let port = self.shared.addresses[*node].port();
-                let metadata = format!("*2\r\n{}{}", bulk("ip"), bulk("127.0.0.1"));
-                let _ = write!(text, "*4\r\n{host}:{port}\r\n{id}{metadata}");
-            }
-        }
-        text
     }
 }
 

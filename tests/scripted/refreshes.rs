@@ -1,8 +1,6 @@
 //! When the nodes of a cluster are asked who serves what, and what becomes of answers of no use.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::{join_all, join4};
@@ -12,25 +10,11 @@ use hedgerow::prelude::*;
 use hedgerow::testing::{Script, ScriptServer};
 use hedgerow::{ErrorKind, Fate, Options};
 
-use crate::nodes::{Act, Nodes, late, say};
+use crate::nodes::{Act, Nodes, Switch, keys_in, late, say};
 use crate::placement::{Client, Placement, on_every_placement, options_for, until};
 
 const MS: Duration = Duration::from_millis(1);
 const READ_ONLY: &str = "-READONLY You can't write against a read only replica.\r\n";
-
-/// A switch that a rule looks at.
-#[derive(Clone, Default)]
-struct Switch(Arc<AtomicBool>);
-
-impl Switch {
-    fn turn_on(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    fn is_on(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 /// Sends the key of a command to this address.
 fn moved(text: &str, to: SocketAddr) -> Act {
@@ -182,11 +166,6 @@ fn failing_over(slots_take: Duration) -> (Nodes, Switch) {
         _ => Act::Usual,
     });
     (nodes, over)
-}
-
-/// Keys whose slots are in this range.
-fn keys_in(slots: std::ops::RangeInclusive<u16>) -> impl Iterator<Item = String> {
-    (0..).map(|n| format!("k{n}")).filter(move |key| slots.contains(&slot_of(key.as_bytes())))
 }
 
 /// How long each of the calls of a task took, which goes on until the time is over.

@@ -1,0 +1,177 @@
+//! Reads of a cluster that only replicas may serve, where none is known that can.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use hedgerow::config::Reconnect;
+use hedgerow::prelude::*;
+use hedgerow::read::ReadFrom;
+use hedgerow::{ErrorKind, Options};
+
+use crate::nodes::{Act, Nodes, Switch, say};
+use crate::placement::{Client, Placement, on_every_placement, until};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Options of a client that reads from replicas alone.
+fn strict(nodes: &Nodes) -> Options {
+    let mut options = nodes.options();
+    options.read_from = ReadFrom::Replica.into();
+    options
+}
+
+/// Keys of the lower and of the upper half of the slots.
+const LOW: &str = "b";
+const HIGH: &str = "a";
+
+/// Fails if reads do not find a replica that came since the nodes were asked, or if each of
+/// them asks for itself.
+async fn a_replica_is_found<P: Placement>(place: P) {
+    let nodes = Nodes::start(2);
+    let client = place.connect(&strict(&nodes)).await.expect("up");
+    nodes.map([(0..=16383, vec![0, 1])]);
+    let calls = join_all((0..50).map(|_| client.get::<String>("k"))).await;
+    for call in calls {
+        assert_eq!(call.expect("a value"), "1");
+    }
+    assert_eq!(nodes.passes().len(), 2);
+}
+
+/// Fails if a shard without replicas is not asked for at all nodes before a read fails, if it
+/// is asked for again and again, or if what the others may serve waits for it.
+async fn there_is_no_replica<P: Placement>(place: P) {
+    let nodes = Nodes::start(3);
+    nodes.map([(0..=8191, vec![0]), (8192..=16383, vec![1, 2])]);
+    let client = place.connect(&strict(&nodes)).await.expect("up");
+    for _ in 0..20 {
+        let error = client.get::<String>(LOW).await.expect_err("no replica");
+        assert_eq!(error.kind(), ErrorKind::NotConnected, "{error}");
+        assert!(error.to_string().contains("no server can take the read (replica)"), "{error}");
+        assert_eq!(client.get::<String>(HIGH).await.expect("a value"), "2");
+    }
+    // All three were asked by the search, and one at the start.
+    assert_eq!(nodes.passes().len(), 4, "{:?}", nodes.passes());
+    let preferring = client.view(ReadFrom::ReplicaPreferred);
+    assert_eq!(preferring.get::<String>(LOW).await.expect("the primary serves"), "0");
+}
+
+/// Fails if an answer that says nothing of a slot ends the search for its replicas, or takes
+/// away what is known of it.
+async fn an_answer_in_part_ends_no_search<P: Placement>(place: P) {
+    let nodes = Nodes::start(4);
+    nodes.map([(0..=8191, vec![0]), (8192..=16383, vec![1])]);
+    let client = place.connect(&strict(&nodes)).await.expect("up");
+    let part = nodes.slots([(0..=8191, vec![0, 2])]);
+    nodes.map([(0..=8191, vec![0, 2]), (8192..=16383, vec![1, 3])]);
+    nodes.rule(move |call| match (call.node, call.is("CLUSTER SLOTS")) {
+        (0, true) => say(&part),
+        _ => Act::Usual,
+    });
+    let (low_read, high_read) =
+        futures::join!(client.get::<String>(LOW), client.get::<String>(HIGH));
+    assert_eq!(low_read.expect("a value"), "2");
+    assert_eq!(high_read.expect("a value"), "3");
+}
+
+/// Fails if nodes that say nothing take the time of one that knows.
+async fn mute_nodes_hold_up_no_search<P: Placement>(place: P) {
+    let nodes = Nodes::start(5);
+    let slots = [0..=4000, 4001..=8000, 8001..=12000, 12001..=16383];
+    nodes.map(slots.clone().into_iter().zip((0..4).map(|node| vec![node])));
+    let client = place.connect(&strict(&nodes)).await.expect("up");
+    nodes.map(slots.into_iter().zip([vec![0], vec![1, 4], vec![2], vec![3]]));
+    nodes.rule(|call| match (call.node, call.is("CLUSTER SLOTS")) {
+        (0..=2, true) => Act::Nothing,
+        _ => Act::Usual,
+    });
+    let begun = Instant::now();
+    assert_eq!(client.get::<String>("k").await.expect("a value"), "4");
+    assert!(begun.elapsed() < 1_500 * MS, "{:?}", begun.elapsed());
+}
+
+/// Fails if a search that goes on holds up reads that replicas which are known can serve.
+async fn known_replicas_serve_meanwhile<P: Placement>(place: P) {
+    let nodes = Nodes::start(5);
+    nodes.map([(0..=8191, vec![0, 2, 3]), (8192..=16383, vec![1])]);
+    let mut options = strict(&nodes);
+    (options.connect_timeout, options.command_timeout) = (500 * MS, Some(1_000 * MS));
+    let client = place.connect(&options).await.expect("up");
+    let is_mute = Switch::default();
+    let mute = is_mute.clone();
+    nodes.rule(move |call| match call.is("CLUSTER SLOTS") && mute.is_on() {
+        true => Act::Nothing,
+        false => Act::Usual,
+    });
+    is_mute.turn_on();
+    nodes.refuse(2);
+    let seeking = place.spawn({
+        let client = client.clone();
+        async move { client.get::<String>(HIGH).await }
+    });
+    until(&place, "the search", || nodes.passes().len() > 1).await;
+    for _ in 0..50 {
+        // One may be in flight to the node that is gone.
+        let got = Client::get_within(&client, LOW, 1_000 * MS).await;
+        assert!(
+            got.as_ref().is_ok_and(|v| v.as_deref() == Some("3")) || nodes.count(2, "GET") > 0,
+            "{got:?}"
+        );
+    }
+    let error = seeking.await.expect("its task").expect_err("nobody knows");
+    assert_eq!(error.kind(), ErrorKind::NotConnected, "{error}");
+}
+
+/// Fails if replicas that were lost are not tried again once the nodes were asked, though they are
+/// back where they were.
+async fn a_replica_is_back_where_it_was<P: Placement>(place: P) {
+    let nodes = Arc::new(Nodes::start(2));
+    nodes.map([(0..=16383, vec![0, 1])]);
+    let mut options = strict(&nodes);
+    options.replica_refresh_interval = Duration::from_secs(60);
+    nodes.refuse(1);
+    let client = place.connect(&options).await.expect("up");
+    client.get::<String>("k").await.expect_err("it is away");
+    place.pause(1_050 * MS).await;
+    let back = Arc::downgrade(&nodes);
+    nodes.rule(move |call| {
+        if let (true, Some(nodes)) = (call.is("CLUSTER SLOTS"), back.upgrade()) {
+            nodes.admit(1);
+        }
+        Act::Usual
+    });
+    assert_eq!(client.get::<String>("k").await.expect("a value"), "1");
+}
+
+/// Fails if a round over the nodes asks more of them than the policy allows, or without its delays.
+async fn a_round_is_bounded<P: Placement>(place: P) {
+    let nodes = Nodes::start(6);
+    let slots = (0..6_u16).map(|n| n * 2_000..=if n == 5 { 16383 } else { n * 2_000 + 1_999 });
+    nodes.map(slots.zip((0..6).map(|node| vec![node])));
+    let mut options = nodes.options();
+    options.reconnect =
+        Reconnect { attempts: Some(2), initial: 60 * MS, jitter: 0.0, ..Reconnect::default() };
+    let client = place.connect(&options).await.expect("up");
+    nodes.rule(|call| match (call.is("CLUSTER SLOTS"), call.is("SET")) {
+        (true, _) => say("-LOADING x\r\n"),
+        (_, true) => say("-READONLY x\r\n"),
+        _ => Act::Usual,
+    });
+    let begun = Instant::now();
+    let error = client.set("k", "v").await.expect_err("no successor");
+    assert_eq!(error.code(), Some("READONLY"), "{error}");
+    let asked: Vec<_> = nodes.passes().into_iter().filter(|came| came.at > begun).collect();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    let gaps: Vec<_> = asked.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    assert!(gaps[0] >= 55 * MS && gaps[1] >= 115 * MS, "{gaps:?}");
+}
+
+on_every_placement! {
+    a_replica_is_found,
+    there_is_no_replica,
+    an_answer_in_part_ends_no_search,
+    mute_nodes_hold_up_no_search,
+    known_replicas_serve_meanwhile,
+    a_replica_is_back_where_it_was,
+    a_round_is_bounded,
+}
