@@ -103,6 +103,24 @@ fn slots_of(cluster: &Cluster, n: usize) -> impl Fn(&str) -> bool + use<> {
     move |key| slots.iter().any(|slots| slots.contains(&slot_of(key)))
 }
 
+/// By key how many INCRs had been acknowledged when node 0 last answered a WAIT 1, while all goes on.
+///
+/// WAIT is about the writes of its own connection. As writes are copied in order, one of a connection beside
+/// the client's stands for all that were acknowledged before it.
+async fn copied_of<P: Placement>(place: &P, cluster: &Cluster, load: &Load) -> Vec<u64> {
+    let mark = cluster.key_in(0, "mark");
+    let mut copied = None;
+    for _ in 0..20 {
+        let acknowledged = load.acknowledged();
+        let said = cluster.node(0).tell_in_turn(&[&["SET", &mark, "1"], &["WAIT", "1", "1000"]]);
+        if said == "+OK\r\n:1\r\n" {
+            copied = Some(acknowledged);
+        }
+        load.goes_on(place, 2).await;
+    }
+    copied.expect("a write that was copied")
+}
+
 /// Waits for the successor of node 0; answers when the cluster had it.
 async fn taken_over<P: Placement>(place: &P, cluster: &Arc<Cluster>) -> Instant {
     let seen = cluster.clone();
@@ -138,8 +156,7 @@ fn judge(what: &str, calls: &Calls, is_affected: impl Fn(&str) -> bool, at: [Ins
 async fn a_primary_stands_still<P: Placement>(place: P, flavor: Flavor) {
     let cluster = Arc::new(Cluster::start(&place, flavor, 3, 1).await);
     let (client, load, is_affected) = under_load(&place, &cluster).await;
-    let copied = load.acknowledged();
-    cluster.in_step(&place).await;
+    let copied = copied_of(&place, &cluster, &load).await;
     let fault = Instant::now();
     cluster.pause(0);
     let taken = taken_over(&place, &cluster).await;
@@ -155,10 +172,7 @@ async fn a_primary_stands_still<P: Placement>(place: P, flavor: Flavor) {
 async fn a_primary_dies<P: Placement>(place: P, flavor: Flavor) {
     let mut cluster = Cluster::start(&place, flavor, 3, 1).await;
     let (client, load, is_affected) = under_load(&place, &cluster).await;
-    // WAIT is about the writes of its own connection, which no caller can choose. So the replica itself is
-    // asked whether it has what was acknowledged up to here.
-    let copied = load.acknowledged();
-    cluster.in_step(&place).await;
+    let copied = copied_of(&place, &cluster, &load).await;
     let fault = Instant::now();
     cluster.kill(0);
     let cluster = Arc::new(cluster);
@@ -169,7 +183,7 @@ async fn a_primary_dies<P: Placement>(place: P, flavor: Flavor) {
     assert!(gap.errors.keys().any(|error| error.starts_with("NotConnected, NotSent")), "{gap:?}");
 }
 
-/// Makes the tests: each fault on some of the placements, as all of them would take long.
+/// Makes the tests: each fault on every placement and every sort of server, but not each with each.
 macro_rules! tests {
     ($($name:ident: $on:ident, $scenario:ident, $flavor:ident;)+) => {$(
         #[test]
@@ -182,9 +196,14 @@ macro_rules! tests {
 tests! {
     slots_move_on_a_core: on_core, slots_move, Redis70;
     slots_move_hosted: on_tokio, slots_move, Valkey91;
-    roles_change_over_cores: over_cores, roles_change, Valkey91;
+    slots_move_over_cores: over_cores, slots_move, Valkey91;
     roles_change_on_a_core: on_core, roles_change, Redis70;
+    roles_change_hosted: on_tokio, roles_change, Redis70;
+    roles_change_over_cores: over_cores, roles_change, Valkey91;
+    a_primary_stands_still_on_a_core: on_core, a_primary_stands_still, Redis70;
     a_primary_stands_still_hosted: on_tokio, a_primary_stands_still, Valkey91;
+    a_primary_stands_still_over_cores: over_cores, a_primary_stands_still, Valkey91;
     a_primary_dies_on_a_core: on_core, a_primary_dies, Valkey91;
+    a_primary_dies_hosted: on_tokio, a_primary_dies, Valkey91;
     a_primary_dies_over_cores: over_cores, a_primary_dies, Redis70;
 }
