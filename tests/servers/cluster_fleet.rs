@@ -215,6 +215,17 @@ impl Cluster {
         fleet::commands(self.node(n), name)
     }
 
+    /// How many errors with this code all nodes have given.
+    pub(crate) fn errors(&self, code: &str) -> u64 {
+        let start = format!("errorstat_{code}:count=");
+        let of = |n: usize| {
+            let said = self.node(n).tell(&["INFO", "errorstats"]);
+            let count = said.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok());
+            count.unwrap_or(0_u64)
+        };
+        self.awake().into_iter().map(of).sum()
+    }
+
     /// The connections of a client by its name that a node has.
     pub(crate) fn connections(&self, n: usize, name: &str) -> Vec<String> {
         fleet::connections(self.node(n), name)

@@ -12,7 +12,7 @@ use crate::cluster_client::{on_one_cluster, options_of};
 use crate::cluster_fleet::{Cluster, slot_of};
 use crate::cursors::{KeyPages, Scans};
 use crate::fleet::PROTOCOLS;
-use crate::placement::{Client, Placement};
+use crate::placement::{Client, Placement, until};
 use crate::server::Flavor;
 
 /// How many of a command each primary has run.
@@ -122,6 +122,40 @@ async fn slots_cannot_be_crossed<P: Placement>(place: P, flavor: Flavor, cluster
     }
 }
 
+/// Moves a slot with its keys, from the second step on: the first has been taken.
+fn finish_move(cluster: &Cluster, slot: u16, to: usize) {
+    while cluster.move_some_keys(slot, to, 100) > 0 {}
+    cluster.end_move(slot, to);
+}
+
+/// Fails if a command gets an error though its slot is only on the move: on a key that is there
+/// already, on one that is not, or on both, of which no node has all (TRYAGAIN).
+async fn a_slot_is_on_its_way<P: Placement>(place: P, flavor: Flavor, cluster: Arc<Cluster>) {
+    let tag = cluster.key_in(0, "way");
+    let keys = ["a", "b"].map(|end| format!("{{{tag}}}{end}"));
+    let slot = slot_of(&tag);
+    for client in clients(&place, &cluster).await {
+        client.mset(keys.iter().map(|key| (key, "v")).collect::<Vec<_>>()).await.expect("MSET");
+        for to in [1, 0] {
+            cluster.begin_move(slot, to);
+            assert_eq!(cluster.move_some_keys(slot, to, 1), 1, "{flavor:?}");
+            for key in &keys {
+                let value: Option<String> = client.get(key).await.expect("a value");
+                assert_eq!(value.as_deref(), Some("v"), "{flavor:?}: {key}");
+            }
+            let refused = cluster.errors("TRYAGAIN");
+            let both = place.spawn({
+                let (client, keys) = (client.clone(), keys.clone());
+                async move { client.mget::<Vec<String>>(keys.to_vec()).await }
+            });
+            until(&place, "TRYAGAIN", || cluster.errors("TRYAGAIN") > refused).await;
+            finish_move(&cluster, slot, to);
+            let values = both.await.expect("its task").expect("both values");
+            assert_eq!(values, ["v", "v"], "{flavor:?}");
+        }
+    }
+}
+
 /// How often each item of a scan was shown.
 async fn shown(mut pages: Box<dyn KeyPages>) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
@@ -158,5 +192,6 @@ on_one_cluster! {
     keys_of_several_slots,
     all_of_the_cluster,
     slots_cannot_be_crossed,
+    a_slot_is_on_its_way,
     scans_go_through_all_shards,
 }
