@@ -1,8 +1,9 @@
 //! The arguments of a command, written as RESP while they are given.
 use super::encoded::Encoded;
 use super::put::Put;
-use super::table::PlainWords;
+use super::table::{PlainWords, only_key};
 use super::text::Text;
+use super::words::word_at;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,13 +18,17 @@ pub(crate) struct Head {
     spec: u16,
     words: u8,
     plain_words: PlainWords,
+    /// Where the first argument begins, if that is its only key; else 0.
+    key_at: u8,
     bytes: &'static [u8],
 }
 
 impl Head {
     /// The head of the table's row `spec`, whose name has `words` words.
     pub(crate) const fn new(spec: u16, words: u8, bytes: &'static [u8]) -> Head {
-        Head { spec, words, plain_words: PlainWords::of(spec), bytes }
+        let is_key = words > 0 && only_key(spec) == words && bytes.len() < 256;
+        let key_at = if is_key { bytes.len() as u8 } else { 0 };
+        Head { spec, words, plain_words: PlainWords::of(spec), key_at, bytes }
     }
 }
 
@@ -37,6 +42,8 @@ pub struct Args {
     count: u32,
     spec: u16,
     plain_words: PlainWords,
+    /// As [`Head::key_at`].
+    key_at: u8,
     /// Complete, and nothing more has to be looked at before it is sent.
     plain: bool,
     oversize: bool,
@@ -56,6 +63,7 @@ impl Args {
             count: u32::from(head.words),
             spec: head.spec,
             plain_words: head.plain_words,
+            key_at: head.key_at,
             plain: false,
             oversize: false,
         }
@@ -182,6 +190,18 @@ impl Args {
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         self.text.bytes()
+    }
+
+    /// Its only key, where that is its first argument, as in nearly all commands of one key.
+    #[inline]
+    pub(crate) fn only_key(&self) -> Option<&[u8]> {
+        // Where the number of words takes two digits and more, all has moved.
+        let at = usize::from(self.key_at);
+        if at == 0 || self.count >= 10 {
+            return None;
+        }
+        let bytes = self.bytes();
+        bytes.get(word_at(bytes, at)?)
     }
 
     /// Lets whoever sends the complete bytes share them: no copy.

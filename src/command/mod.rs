@@ -137,6 +137,12 @@ impl<R> Command<R> {
         self.said.args.is_plain()
     }
 
+    /// Its only key, where that is known without a look at its words.
+    #[inline]
+    pub(crate) fn only_key(&self) -> Option<&[u8]> {
+        self.said.args.only_key()
+    }
+
     /// The bytes on their way into a connection.
     #[inline(always)]
     pub(crate) fn encoded(&self) -> Encoded<'_> {

@@ -40,7 +40,11 @@ const fn tables() -> [[u16; 256]; 8] {
 fn crc16(bytes: &[u8]) -> (u16, bool) {
     let (rest, eights) = bytes.as_rchunks::<8>();
     // Zeros in front change nothing, so that what is over needs but one step as well.
-    let first = rest.iter().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+    let first = match bytes.first_chunk() {
+        // It is taken with what comes after it, at once.
+        Some(chunk) if !rest.is_empty() => u64::from_be_bytes(*chunk) >> (64 - 8 * rest.len()),
+        _ => rest.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
     let crc = if rest.is_empty() { 0 } else { eight(0, first.to_be_bytes()) };
     eights.iter().fold((crc, has_brace(first)), |(crc, found), bytes| {
         (eight(crc, *bytes), found | has_brace(u64::from_be_bytes(*bytes)))

@@ -45,6 +45,9 @@ pub(crate) struct Part {
 /// The slot of a command that has exactly one key, as nearly all have: all that [`spread`] would say of it.
 #[inline]
 pub(crate) fn slot_of_one<R>(command: &Command<R>) -> Option<u16> {
+    if let Some(key) = command.only_key() {
+        return Some(slot_of(key));
+    }
     let spec = command.spec()?;
     if spec.has_one_key() { command.slot() } else { None }
 }
@@ -208,6 +211,7 @@ impl<'a> Whole<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::args::Head;
     use super::super::merge::Piece;
     use super::super::{raw, retry::Category};
     use super::*;
@@ -225,6 +229,32 @@ mod tests {
 
     fn line(command: &Command<()>) -> String {
         String::from_utf8_lossy(&words(command).join(&b' ')).into_owned()
+    }
+
+    /// Fails if the key that a command knows from how it was written is not the one that its words
+    /// show, for any row of the table and any number of words.
+    #[test]
+    fn the_only_key_is_where_the_words_have_it() {
+        let mut known = 0;
+        for spec in Spec::all() {
+            let name: Vec<&str> = spec.name().split(' ').collect();
+            let bulks: String = name.iter().map(|w| format!("${}\r\n{w}\r\n", w.len())).collect();
+            let bytes: &'static [u8] = format!("*0\r\n{bulks}").leak().as_bytes();
+            let head = Head::new(spec.index(), name.len() as u8, bytes);
+            for count in 0..20 {
+                let command: Command<()> = Command::build(head, |args| {
+                    (0..count).for_each(|n| args.bulk(format!("{{tag{n}}}word").as_bytes()));
+                });
+                let Some(key) = command.only_key() else { continue };
+                let keys: Vec<_> = all_keys(&command, spec).collect();
+                let shown = keys.first().and_then(|range| command.bytes().get(range.clone()));
+                assert_eq!(Some(key), shown, "{} with {count} words", spec.name());
+                assert_eq!(keys.len(), 1, "{}", spec.name());
+                assert_eq!(slot_of_one(&command), command.slot(), "{}", spec.name());
+                known += 1;
+            }
+        }
+        assert!(known > 1_000, "{known}");
     }
 
     /// The parts of a command that must be split, as text, and their keys.

@@ -29,14 +29,18 @@ impl Iterator for Words<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
-        let (len, start) = number(self.bytes, self.at.checked_add(1)?)?;
-        let end = start.checked_add(len)?;
-        if end > self.bytes.len() {
-            return None;
-        }
-        self.at = end.checked_add(2)?;
-        Some(start..end)
+        let word = word_at(self.bytes, self.at)?;
+        self.at = word.end.checked_add(2)?;
+        Some(word)
     }
+}
+
+/// The word whose length is told at `at`.
+#[inline]
+pub(super) fn word_at(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let (len, start) = number(bytes, at.checked_add(1)?)?;
+    let end = start.checked_add(len)?;
+    (end <= bytes.len()).then_some(start..end)
 }
 
 /// The decimal number at `at` and the position after its CRLF.

@@ -68,8 +68,18 @@ impl Short {
         }
     }
 
+    /// Copies a command, if it is short enough.
+    #[inline]
+    pub(super) fn hold(&mut self, text: &[u8]) -> bool {
+        let Some(room) = self.bytes.get_mut(..text.len()) else { return false };
+        room.copy_from_slice(text);
+        self.len = text.len() as u8;
+        true
+    }
+
+    /// The frame, or the command.
     #[inline(always)]
-    fn raw(&self) -> &[u8] {
+    pub(super) fn raw(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 

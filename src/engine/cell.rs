@@ -59,6 +59,8 @@ pub(super) struct Cell<K> {
     /// In-flight entries that refer to this tenant: 0, 1, or 2 with a hedge. The index is used
     /// again only when there are none.
     pub(super) entries: u8,
+    /// Until its reply is there, [`Cell::short`] has its command, to be sent again.
+    pub(super) has_text: bool,
     pub(super) link: LinkId,
     /// Its place in the link's order of units.
     pub(super) ordinal: u64,
@@ -199,6 +201,7 @@ impl<K> Cells<K> {
             generation: 0,
             state: State::Free,
             entries: 0,
+            has_text: false,
             link: LinkId(0),
             ordinal: 0,
             deadline: Instant::NEVER,

@@ -76,10 +76,13 @@ impl<O: Outside> Engine<O> {
         waker: Waker,
     ) -> Submitted {
         let id = self.queue_new(command, link, now, deadline, waker);
-        if let Some(cell) = self.cells.get(id) {
-            cell.held = Held::Direct { slot, len: command.len() as u32 };
+        let Some(cell) = self.cells.get(id) else { return Submitted::taken(id, true) };
+        cell.held = Held::Direct { slot, len: command.len() as u32 };
+        // What holds the reply later holds the command until then: nothing of the caller's is kept.
+        if let Encoded::Short(text) = command {
+            cell.has_text = cell.short.hold(text);
         }
-        Submitted::taken(id, true)
+        Submitted::taken(id, !cell.has_text)
     }
 
     #[inline]
@@ -93,6 +96,7 @@ impl<O: Outside> Engine<O> {
     ) -> CellId {
         let (id, cell) = self.cells.take();
         cell.state = State::InFlight;
+        cell.has_text = false;
         cell.link = link;
         cell.deadline = deadline;
         cell.waker = Some(waker);
@@ -165,6 +169,7 @@ impl<O: Outside> Engine<O> {
         let (link, queue) = (self.awaited_link(way), self.queue_of(way));
         let (id, cell) = self.cells.take();
         cell.state = State::Waiting;
+        cell.has_text = false;
         cell.link = link;
         cell.deadline = deadline;
         cell.waker = Some(waker);
@@ -209,7 +214,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Queues a request that was told that there is room. It waits again if its link is gone. Answers
-    /// whether its bytes may be asked for once more.
+    /// whether its bytes may be asked for once more. `command` is nothing where its cell has it.
     pub(crate) fn queue_admitted(
         &mut self,
         now: Instant,
@@ -217,6 +222,9 @@ impl<O: Outside> Engine<O> {
         command: &Encoded<'_>,
     ) -> bool {
         let Some(cell) = self.cells.get(id) else { return false };
+        let own = cell.has_text.then_some(cell.short);
+        let own = own.as_ref().map(|text| Encoded::Short(text.raw()));
+        let command = own.as_ref().unwrap_or(command);
         let (State::Admitted, Held::Waiting { own_deadline, way, queue, .. }) =
             (cell.state, &cell.held)
         else {

@@ -91,6 +91,38 @@ async fn each_command_asks_for_itself<P: Placement>(place: P) {
     }
 }
 
+/// Fails if a command that is sent again, twice even, is not to the byte what it was, whatever its
+/// length and though others use the memory of its caller meanwhile.
+async fn commands_keep_their_bytes<P: Placement>(place: P) {
+    let nodes = Nodes::start(2);
+    let moved = nodes.redirect("ASK", "k", 1);
+    let refused = std::sync::Mutex::new(std::collections::BTreeSet::new());
+    nodes.rule(move |call| match (call.node, call.is("SET k")) {
+        (0, true) => say(&moved),
+        // Each for one more moment.
+        (1, true) if refused.lock().expect("no panic").insert(call.text.to_owned()) => {
+            say("-TRYAGAIN x\r\n")
+        }
+        _ => Act::Usual,
+    });
+    let client = place.connect(&nodes.options()).await.expect("up");
+    let values = (0..120).chain([4_000, 20_000]).map(|len| "x".repeat(len));
+    let values: Vec<String> = values.collect();
+    let calls = values.iter().map(async |value| {
+        let other = client.get::<String>("other-key-in-the-same-memory");
+        let (set, got) = join(client.set("k", value), other).await;
+        set.expect("set");
+        got.expect("a value");
+    });
+    join_all(calls).await;
+    for value in &values {
+        let text = format!("SET k {value}");
+        let came = [0, 1]
+            .map(|node| nodes.came().iter().filter(|c| c.node == node && c.text == text).count());
+        assert_eq!(came, [1, 2], "{} bytes", value.len());
+    }
+}
+
 /// case behaviour/04, R-184, R-164. Fails if ASK to a node that nobody has named yet is not followed, or
 /// makes that node the owner of the slot.
 async fn asked_to_a_stranger<P: Placement>(place: P) {
@@ -342,6 +374,7 @@ on_every_placement! {
     changes_are_told,
     a_single_server_does_not_change,
     each_command_asks_for_itself,
+    commands_keep_their_bytes,
     asked_to_a_stranger,
     circles_end,
     garbage_is_an_ordinary_error,

@@ -101,9 +101,21 @@ const PLAIN_WORDS: [PlainWords; COUNT] = {
     all
 };
 
+/// The position of the only key of the row with this index; 0 where there may be several, or none.
+pub(crate) const fn only_key(index: u16) -> u8 {
+    let index = index as usize;
+    if index >= COUNT {
+        return 0;
+    }
+    match ROWS[index].keys {
+        [KeySpec { find: Find::Range { last: 0, .. }, .. }] => FIRST_KEYS[index],
+        _ => 0,
+    }
+}
+
 /// The fixed position of each row's first key; 0 where there is none. MIGRATE has none: where its
 /// key would be it may say that the keys come later.
-static FIRST_KEYS: [u8; COUNT] = {
+const FIRST_KEYS: [u8; COUNT] = {
     let mut all = [0; COUNT];
     let mut index = 0;
     while index < COUNT {
@@ -235,10 +247,8 @@ impl Spec {
     }
 
     /// Whether it has one key (or channel) at most, at [`Spec::first_key_index`].
-    #[inline]
     pub(crate) fn has_one_key(self) -> bool {
-        let one = matches!(self.row().keys, [KeySpec { find: Find::Range { last: 0, .. }, .. }]);
-        one && self.first_key_index().is_some()
+        only_key(self.0) != 0
     }
 
     /// The audited columns.
