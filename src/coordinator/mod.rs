@@ -7,6 +7,7 @@
 mod discovery;
 mod refresh;
 mod roles;
+mod round;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -81,7 +82,7 @@ fn take_hints(board: &Board, roles: &RefCell<Roles>, discovery: Option<&Discover
             (Hint::Stale, Some(discovery)) => discovery.on_stale(now),
             (Hint::ReadOnly(index), Some(discovery)) => discovery.on_read_only(now, index),
             (Hint::Awaited, Some(discovery)) => discovery.on_awaited(now),
-            (Hint::Sought(slot), Some(discovery)) => discovery.on_sought(now, slot),
+            (Hint::Sought(slot), Some(discovery)) => discovery.on_sought(slot),
             (_, None) => {}
         }
     }

@@ -80,14 +80,9 @@ impl Refresh {
     pub(super) fn on_awaited(&mut self, now: Instant) {
         // A pass that is under way serves for it.
         if !self.in_flight {
-            self.on_sought(now);
+            let earliest = self.last_begun.map_or(now, |last| last + URGENT_EVERY);
+            self.urgent = self.urgent.min(earliest.max(now));
         }
-    }
-
-    /// Reads wait for a replica of their slot. A pass that is under way does not ask for that.
-    pub(super) fn on_sought(&mut self, now: Instant) {
-        let earliest = self.last_begun.map_or(now, |last| last + URGENT_EVERY);
-        self.urgent = self.urgent.min(earliest.max(now));
     }
 
     /// When the next pass is due; never while one is under way.
@@ -109,12 +104,13 @@ impl Refresh {
             return None;
         }
         let is_periodic = self.redirected.min(self.lost).min(self.urgent) > now;
-        let is_first = self.last_begun.is_none();
+        // What follows a failure goes on with what that was for.
+        let is_plain = self.failures == 0 && self.last_begun.is_some();
         (self.redirected, self.lost, self.urgent) =
             (Instant::NEVER, Instant::NEVER, Instant::NEVER);
         self.periodic = Instant::NEVER;
         (self.last_begun, self.in_flight) = (Some(now), true);
-        Some(if is_periodic && !is_first { Cause::Timer } else { Cause::Need })
+        Some(if is_periodic && is_plain { Cause::Timer } else { Cause::Need })
     }
 
     /// A pass succeeded since the first redirect that is on record.

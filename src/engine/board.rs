@@ -78,14 +78,15 @@ impl<O: Outside> Engine<O> {
 
     #[cold]
     fn adopt(&mut self, now: Instant) {
-        let Some(notice) = &mut self.notice else { return };
+        let Some(board) = self.notice.as_ref().map(|notice| notice.board.clone()) else { return };
         // Read first: what is published meanwhile is looked at the next time.
-        notice.seen = notice.board.epoch();
-        notice.adopting = true;
-        notice.health = notice.board.health();
-        let (board, health) = (notice.board.clone(), notice.health.clone());
-        // Before the topology: what a pass found is there when its end is.
-        let pass = board.pass();
+        let seen = board.epoch();
+        // Before the topology: what a pass or a search found is there when its end is.
+        let (pass, searched) = (board.pass(), self.ended_searches(&board));
+        let Some(notice) = &mut self.notice else { return };
+        (notice.seen, notice.adopting) = (seen, true);
+        notice.health = board.health();
+        let health = notice.health.clone();
         let topology = board.topology();
         if topology.epoch() > self.topology.epoch() {
             notice.adopted_after = Some(self.out.clock(now).since(topology.published()));
@@ -95,6 +96,7 @@ impl<O: Outside> Engine<O> {
         }
         self.take_health(now, &health);
         self.take_pass(now, &board, pass);
+        self.end_searches(now, &searched);
         self.route_epoch += 1;
         self.admit(now);
         self.rearm();
@@ -160,8 +162,6 @@ impl<O: Outside> Engine<O> {
     fn take_pass(&mut self, now: Instant, board: &Board, pass: u64) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.pass = pass;
-        self.end_searches(now, board);
-        let Some(cluster) = &mut self.cluster else { return };
         if cluster.slots.is_none()
             && let Some(error) = board.failure()
         {

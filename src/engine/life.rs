@@ -108,11 +108,16 @@ impl<O: Outside> Engine<O> {
     }
 
     pub(super) fn connect(&mut self, now: Instant, at: LinkId) {
+        let by = now + self.links[at.0 as usize].profile.connect_timeout;
+        self.connect_by(at, by);
+    }
+
+    /// Begins to connect a link, until `by` at the latest.
+    pub(super) fn connect_by(&mut self, at: LinkId, by: Instant) {
         let link = &mut self.links[at.0 as usize];
         link.state = LinkState::Connecting;
         link.timer = Instant::NEVER;
         let profile = link.profile.clone();
-        let by = now + profile.connect_timeout;
         self.out.connect(at, &profile.endpoint, by, profile.keepalive);
         self.tell(at, ConnectionState::Connecting, None);
     }

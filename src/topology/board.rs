@@ -263,17 +263,21 @@ impl Board {
         self.wants_roles.load(Ordering::Relaxed)
     }
 
-    /// The nodes of a cluster were asked, with this result: a new topology, or why none knew. Replicas of
-    /// these slots were sought.
-    pub(crate) fn end_pass(&self, found: Result<Option<Topology>, Error>, sought: &[u16]) {
+    /// The nodes of a cluster were asked, with this result: a new topology, or why none knew.
+    pub(crate) fn end_pass(&self, found: Result<Option<Topology>, Error>) {
         self.failure.store(found.as_ref().err().cloned().map(Arc::new));
         if let Ok(Some(topology)) = found {
             self.topology.store(Arc::new(topology));
         }
+        self.pass.fetch_add(1, Ordering::Release);
+        self.publish();
+    }
+
+    /// All nodes were asked for replicas of these slots; what they know is published.
+    pub(crate) fn end_searches(&self, sought: &[u16]) {
         for slot in sought {
             *lock(&self.searches).entry(*slot).or_default() += 1;
         }
-        self.pass.fetch_add(1, Ordering::Release);
         self.publish();
     }
 
