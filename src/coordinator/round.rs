@@ -70,22 +70,25 @@ impl Round {
         let seeds_until = begun + all / 2 + all / 4;
         let has_seeds = candidates.iter().any(|candidate| candidate.part != Part::Known);
         let parts: Vec<_> = candidates.iter().map(|candidate| candidate.part).collect();
+        let mut asked = 0;
         for (n, Candidate { node, endpoint, part }) in candidates.into_iter().enumerate() {
-            if n > 0 {
-                match self.await_turn(n, &mut asks, take).await {
-                    Turn::Next => {}
-                    Turn::NoMore => break,
-                    Turn::Over => return,
-                }
-            }
             let until = match part {
                 Part::Known if has_seeds => begun + all / 2,
                 Part::Seed => seeds_until,
                 Part::Known | Part::Last => self.until,
             };
+            // Nobody waits for the turn of one that it is too late for.
+            if self.core.now() < until && asked > 0 {
+                match self.await_turn(asked, &mut asks, take).await {
+                    Turn::Next => {}
+                    Turn::NoMore => break,
+                    Turn::Over => return,
+                }
+            }
             let left = parts[n..].iter().filter(|other| **other == part).count() as u32;
             let time = self.time_of_one(until.since(self.core.now()), left);
             if !time.is_zero() {
+                asked += 1;
                 asks.push(Box::pin(self.ask(node, endpoint, time)));
             }
         }
@@ -96,7 +99,7 @@ impl Round {
         }
     }
 
-    /// Waits until the `n`-th node is to be asked, from 1.
+    /// Waits until another node is to be asked, where `n` were.
     async fn await_turn(&self, n: usize, asks: &mut Vec<Ask<'_>>, take: &mut Take<'_>) -> Turn {
         let policy = &self.board.profile().reconnect;
         let bound = policy.attempts.filter(|_| self.is_bounded);
