@@ -91,7 +91,7 @@ async fn mute_nodes_hold_up_no_search<P: Placement>(place: P) {
     });
     let begun = Instant::now();
     assert_eq!(client.get::<String>("k").await.expect("a value"), "4");
-    assert!(begun.elapsed() < 1_500 * MS, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 1_900 * MS, "{:?}", begun.elapsed());
 }
 
 /// Fails if a search that a mute node draws out holds up that for another shard's
@@ -120,7 +120,7 @@ async fn a_search_holds_up_nothing_else<P: Placement>(place: P) {
         _ => Act::Usual,
     });
     client.set(HIGH, "v").await.expect("its successor takes it");
-    assert!(begun.elapsed() < 2_500 * MS, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 5_000 * MS, "{:?}", begun.elapsed());
     vain.await.expect("its task").expect_err("no replica");
 }
 
@@ -265,7 +265,7 @@ async fn delays_end_with_the_round<P: Placement>(place: P) {
     let begun = Instant::now();
     let error = client.set("k", "v").await.expect_err("no successor");
     assert_eq!(error.code(), Some("READONLY"), "{error}");
-    assert!(begun.elapsed() < 1_400 * MS, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2_000 * MS, "{:?}", begun.elapsed());
 }
 
 on_every_placement! {
