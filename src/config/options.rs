@@ -299,6 +299,12 @@ impl Options {
         Ok(())
     }
 
+    /// The time of a connect and a command, or of two connects where commands have no limit: what a node has
+    /// at most to say who serves a slot, and a read to be told of a replica.
+    pub(crate) fn connect_and_command(&self) -> Duration {
+        self.connect_timeout + self.command_timeout.unwrap_or(self.connect_timeout)
+    }
+
     /// Checks the replicas that a running client is to have instead of its own.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hedgerow_runtime::time::Instant;
 
 use super::refresh::{Cause, Refresh};
-use super::round::{Candidate, Part, Round, time_of_ask};
+use super::round::{Candidate, Part, Round};
 use crate::client::{LocalClient, LocalContext};
 use crate::config::Endpoint;
 use crate::error::{Error, ErrorKind, Fate};
@@ -35,7 +35,6 @@ struct State {
     /// Slots of which reads wait for a replica: those that are not being asked for yet, and those that are.
     sought: Vec<u16>,
     searched: Vec<u16>,
-    passes: u64,
 }
 
 impl Discovery {
@@ -53,7 +52,6 @@ impl Discovery {
             is_urgent: false,
             sought: Vec::new(),
             searched: Vec::new(),
-            passes: 0,
         };
         Some(Discovery {
             core: core.clone(),
@@ -73,7 +71,6 @@ impl Discovery {
         let mut state = self.state.borrow_mut();
         if let Some(cause) = state.refresh.begin(now) {
             let is_urgent = std::mem::take(&mut state.is_urgent);
-            state.passes += 1;
             let until = now + self.longest(is_urgent);
             let is_bounded = is_urgent || cause == Cause::Need;
             let round = self.round(&mut state, until, is_urgent, is_bounded);
@@ -83,7 +80,7 @@ impl Discovery {
         }
         let sought = std::mem::take(&mut state.sought);
         if !sought.is_empty() {
-            let until = now + time_of_ask(self.board.profile());
+            let until = now + self.board.profile().connect_and_command();
             let round = self.round(&mut state, until, true, true);
             let candidates = self.candidates(&mut state);
             state.searched.extend(&sought);
@@ -212,11 +209,8 @@ async fn pass(round: Round, candidates: Vec<Candidate>, state: Rc<RefCell<State>
     };
     round.ask_all(candidates, &mut take).await;
     let now = round.core.now();
-    {
-        let mut state = state.borrow_mut();
-        let random = state.random.f64();
-        state.refresh.end(now, found.is_ok(), random);
-    }
+    let random = state.borrow_mut().random.f64();
+    state.borrow_mut().refresh.end(now, found.is_ok(), random);
     // What was found and that the pass is over are seen at once: who waits for the pass has its answer.
     round.board.end_pass(found.map(|said| what_is_new(&round, &said)));
 }

@@ -10,7 +10,7 @@ use hedgerow_runtime::time::Instant;
 
 use crate::client::{LocalClient, LocalContext};
 use crate::command::raw;
-use crate::config::{Endpoint, Options};
+use crate::config::Endpoint;
 use crate::error::{Error, ErrorKind, Fate};
 use crate::resp::Frame;
 use crate::topology::{Board, NodeIndex, SlotsReply};
@@ -93,7 +93,7 @@ impl Round {
             }
         }
         while !asks.is_empty() {
-            if take(first(&mut asks).await) {
+            if take(poll_fn(|cx| poll_first(&mut asks, cx)).await) {
                 return;
             }
         }
@@ -127,7 +127,7 @@ impl Round {
     /// The time of one node, with so many left that share `time`: at most that of a connect and a command,
     /// and one that says nothing leaves the others enough.
     fn time_of_one(&self, time: Duration, left: u32) -> Duration {
-        let most = time_of_ask(self.board.profile());
+        let most = self.board.profile().connect_and_command();
         match left {
             0 | 1 => time.min(most),
             _ => (time / left).clamp(time.min(LEAST), most).min(ONE_OF_SEVERAL),
@@ -201,11 +201,7 @@ fn poll_first(asks: &mut Vec<Ask<'_>>, cx: &mut Context<'_>) -> Poll<Result<Slot
     Poll::Pending
 }
 
-async fn first(asks: &mut Vec<Ask<'_>>) -> Result<SlotsReply, Error> {
-    poll_fn(|cx| poll_first(asks, cx)).await
-}
-
-/// The same, unless `pause` is over before.
+/// Waits for it, unless `pause` is over before.
 async fn select(
     pause: &mut Pin<&mut impl Future>,
     asks: &mut Vec<Ask<'_>>,
@@ -215,11 +211,6 @@ async fn select(
         Poll::Pending => pause.as_mut().poll(cx).map(|_| None),
     })
     .await
-}
-
-/// Longest time of one node: that of a connect and a command.
-pub(super) fn time_of_ask(profile: &Options) -> Duration {
-    profile.connect_timeout + profile.command_timeout.unwrap_or(profile.connect_timeout)
 }
 
 /// What a server without cluster support says means that the options are wrong.

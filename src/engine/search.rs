@@ -70,18 +70,12 @@ impl<O: Outside> Engine<O> {
             return false;
         };
         // Reads wait no longer than the budget; it comes to an end by itself unless nobody coordinates.
-        let next = now + self.search_time() * 2;
+        let next = now + self.options.connect_and_command() * 2;
         if let Some(search) = self.search(shard) {
             *search = Search { step: Step::Asks, slot, ended, next, vain: search.vain };
         }
         self.tell_coordinator(Hint::Sought(slot));
         true
-    }
-
-    /// Longest wait of a read for it: a connect and a command.
-    pub(super) fn search_time(&self) -> Duration {
-        let connect = self.options.connect_timeout;
-        connect + self.options.command_timeout.unwrap_or(connect)
     }
 
     /// Whether no replica of a shard is known at all.

@@ -186,7 +186,7 @@ impl<O: Outside> Engine<O> {
             // Counted as a command's own time is: `now` may be behind.
             Why::Connection => self.after_nanos(now, nanos(self.options.queue_timeout)),
             Why::Sample => self.after_nanos(now, SAMPLING_NS),
-            Why::Search => self.after_nanos(now, nanos(Some(self.search_time()))),
+            Why::Search => self.after_nanos(now, nanos(Some(self.options.connect_and_command()))),
             Why::Room => Instant::NEVER,
         }
     }

@@ -34,6 +34,10 @@ pub(crate) fn say(bytes: impl Into<String>) -> Act {
     Act::Say(bytes.into())
 }
 
+/// Keys of the lower and of the upper half of the slots.
+pub(crate) const LOW: &str = "b";
+pub(crate) const HIGH: &str = "a";
+
 /// A switch that a rule looks at.
 #[derive(Clone, Default)]
 pub(crate) struct Switch(Arc<AtomicBool>);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::channel::oneshot;
 use futures::future::join_all;
 use hedgerow::config::Reconnect;
 use hedgerow::prelude::*;
 use hedgerow::read::ReadFrom;
-use hedgerow::{ErrorKind, Options};
+use hedgerow::{Error, ErrorKind, Options};
 
-use crate::nodes::{Act, Nodes, Switch, late, say};
+use crate::nodes::{Act, HIGH, LOW, Nodes, late, say};
 use crate::placement::{Client, Placement, on_every_placement, until};
 
 const MS: Duration = Duration::from_millis(1);
@@ -22,9 +23,15 @@ fn strict(nodes: &Nodes) -> Options {
     options
 }
 
-/// Keys of the lower and of the upper half of the slots.
-const LOW: &str = "b";
-const HIGH: &str = "a";
+/// A read beside what its task does.
+fn read_beside<P: Placement>(
+    place: &P,
+    client: &P::Client,
+    key: &'static str,
+) -> oneshot::Receiver<Result<String, Error>> {
+    let client = client.clone();
+    place.spawn(async move { client.get::<String>(key).await })
+}
 
 /// Fails if reads do not find a replica that came since the nodes were asked, or if each of
 /// them asks for itself.
@@ -105,10 +112,7 @@ async fn a_search_holds_up_nothing_else<P: Placement>(place: P) {
         (2, true) => Act::Nothing,
         _ => Act::Usual,
     });
-    let vain = place.spawn({
-        let client = client.clone();
-        async move { client.get::<String>(LOW).await }
-    });
+    let vain = read_beside(&place, &client, LOW);
     until(&place, "the mute node is asked", || nodes.count(2, "CLUSTER SLOTS") > 0).await;
     let begun = Instant::now();
     nodes.map(slots.clone().into_iter().zip([vec![0], vec![1, 2], vec![3, 4]]));
@@ -137,10 +141,7 @@ async fn a_redirect_is_newer_than_a_search<P: Placement>(place: P) {
         (1, false) if call.text.ends_with(&format!(" {HIGH}")) => say(&moved),
         _ => Act::Usual,
     });
-    let vain = place.spawn({
-        let client = client.clone();
-        async move { client.get::<String>(LOW).await }
-    });
+    let vain = read_beside(&place, &client, LOW);
     until(&place, "both are asked", || nodes.passes().len() >= 3).await;
     let primary = client.view(ReadFrom::Primary);
     assert_eq!(primary.get::<String>(HIGH).await.expect("a value"), "0");
@@ -179,18 +180,9 @@ async fn known_replicas_serve_meanwhile<P: Placement>(place: P) {
     let mut options = strict(&nodes);
     (options.connect_timeout, options.command_timeout) = (500 * MS, Some(1_000 * MS));
     let client = place.connect(&options).await.expect("up");
-    let is_mute = Switch::default();
-    let mute = is_mute.clone();
-    nodes.rule(move |call| match call.is("CLUSTER SLOTS") && mute.is_on() {
-        true => Act::Nothing,
-        false => Act::Usual,
-    });
-    is_mute.turn_on();
+    nodes.rule(|call| if call.is("CLUSTER SLOTS") { Act::Nothing } else { Act::Usual });
     nodes.refuse(2);
-    let seeking = place.spawn({
-        let client = client.clone();
-        async move { client.get::<String>(HIGH).await }
-    });
+    let seeking = read_beside(&place, &client, HIGH);
     until(&place, "the search", || nodes.passes().len() > 1).await;
     for _ in 0..50 {
         // One may be in flight to the node that is gone.
@@ -225,15 +217,9 @@ async fn a_replica_is_back_where_it_was<P: Placement>(place: P) {
     assert_eq!(client.get::<String>("k").await.expect("a value"), "1");
 }
 
-/// Fails if a round over the nodes asks more of them than the policy allows, or without its delays.
-async fn a_round_is_bounded<P: Placement>(place: P) {
-    let nodes = Nodes::start(6);
-    let slots = (0..6_u16).map(|n| n * 2_000..=if n == 5 { 16383 } else { n * 2_000 + 1_999 });
-    nodes.map(slots.zip((0..6).map(|node| vec![node])));
-    let mut options = nodes.options();
-    options.reconnect =
-        Reconnect { attempts: Some(2), initial: 300 * MS, jitter: 0.0, ..Reconnect::default() };
-    let client = place.connect(&options).await.expect("up");
+/// Writes to a node that would not have it, where no node says who would. Answers when it began.
+async fn write_in_vain<P: Placement>(place: &P, nodes: &Nodes, options: &Options) -> Instant {
+    let client = place.connect(options).await.expect("up");
     nodes.rule(|call| match (call.is("CLUSTER SLOTS"), call.is("SET")) {
         (true, _) => say("-LOADING x\r\n"),
         (_, true) => say("-READONLY x\r\n"),
@@ -242,6 +228,18 @@ async fn a_round_is_bounded<P: Placement>(place: P) {
     let begun = Instant::now();
     let error = client.set("k", "v").await.expect_err("no successor");
     assert_eq!(error.code(), Some("READONLY"), "{error}");
+    begun
+}
+
+/// Fails if a round over the nodes asks more of them than the policy allows, or without its delays.
+async fn a_round_is_bounded<P: Placement>(place: P) {
+    let nodes = Nodes::start(6);
+    let slots = (0..6_u16).map(|n| n * 2_000..=if n == 5 { 16383 } else { n * 2_000 + 1_999 });
+    nodes.map(slots.zip((0..6).map(|node| vec![node])));
+    let mut options = nodes.options();
+    options.reconnect =
+        Reconnect { attempts: Some(2), initial: 300 * MS, jitter: 0.0, ..Reconnect::default() };
+    let begun = write_in_vain(&place, &nodes, &options).await;
     let asked: Vec<_> = nodes.passes().into_iter().filter(|came| came.at > begun).collect();
     assert_eq!(asked.len(), 3, "{asked:?}");
     let gaps: Vec<_> = asked.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
@@ -256,15 +254,7 @@ async fn delays_end_with_the_round<P: Placement>(place: P) {
     let mut options = nodes.options();
     options.connect_timeout = 600 * MS;
     options.reconnect = Reconnect { attempts: Some(10), initial: 500 * MS, ..Reconnect::default() };
-    let client = place.connect(&options).await.expect("up");
-    nodes.rule(|call| match (call.is("CLUSTER SLOTS"), call.is("SET")) {
-        (true, _) => say("-LOADING x\r\n"),
-        (_, true) => say("-READONLY x\r\n"),
-        _ => Act::Usual,
-    });
-    let begun = Instant::now();
-    let error = client.set("k", "v").await.expect_err("no successor");
-    assert_eq!(error.code(), Some("READONLY"), "{error}");
+    let begun = write_in_vain(&place, &nodes, &options).await;
     assert!(begun.elapsed() < 2_000 * MS, "{:?}", begun.elapsed());
 }
 

@@ -14,14 +14,10 @@ use hedgerow::read::ReadFrom;
 use hedgerow::resp::Value;
 use hedgerow::{Error, ErrorKind, Fate, Options};
 
-use crate::nodes::{Act, Nodes, late, say};
+use crate::nodes::{Act, HIGH, LOW, Nodes, late, say};
 use crate::placement::{Client, Placement, on_every_placement, on_tokio, until};
 
 const MS: Duration = Duration::from_millis(1);
-/// Keys of the two nodes of [`halves`].
-const LOW: &str = "b";
-const HIGH: &str = "a";
-
 /// Two nodes with half of the slots each.
 fn halves() -> Nodes {
     let nodes = Nodes::start(2);

@@ -272,8 +272,7 @@ impl Cluster {
         for slot in slots {
             assert!(has(&self.slots_of(from), slot), "slot {slot} is not node {from}'s");
             self.begin_move_from(slot, from, to);
-            while self.move_some_keys_from(slot, from, to, 100) > 0 {}
-            self.end_move_from(slot, from, to, &primaries);
+            self.finish_move_from(slot, from, to, &primaries);
             place.pause(Duration::from_millis(1)).await;
         }
         self.settled(place).await;
@@ -320,6 +319,17 @@ impl Cluster {
     pub(crate) fn end_move(&self, slot: u16, to: usize) {
         let from = self.owner_of(slot);
         self.end_move_from(slot, from, to, &self.primaries_but(&[from, to]));
+    }
+
+    /// Moves the keys that are left, too, and makes node `to` the owner.
+    pub(crate) fn finish_move(&self, slot: u16, to: usize) {
+        let from = self.owner_of(slot);
+        self.finish_move_from(slot, from, to, &self.primaries_but(&[from, to]));
+    }
+
+    fn finish_move_from(&self, slot: u16, from: usize, to: usize, others: &[usize]) {
+        while self.move_some_keys_from(slot, from, to, 100) > 0 {}
+        self.end_move_from(slot, from, to, others);
     }
 
     fn end_move_from(&self, slot: u16, from: usize, to: usize, others: &[usize]) {

@@ -122,12 +122,6 @@ async fn slots_cannot_be_crossed<P: Placement>(place: P, flavor: Flavor, cluster
     }
 }
 
-/// Moves a slot with its keys, from the second step on: the first has been taken.
-fn finish_move(cluster: &Cluster, slot: u16, to: usize) {
-    while cluster.move_some_keys(slot, to, 100) > 0 {}
-    cluster.end_move(slot, to);
-}
-
 /// Fails if a command gets an error though its slot is only on the move: on a key that is there
 /// already, on one that is not, or on both, of which no node has all (TRYAGAIN).
 async fn a_slot_is_on_its_way<P: Placement>(place: P, flavor: Flavor, cluster: Arc<Cluster>) {
@@ -157,7 +151,7 @@ async fn a_slot_is_on_its_way<P: Placement>(place: P, flavor: Flavor, cluster: A
                 }
             });
             until(&place, "TRYAGAIN", || cluster.errors("TRYAGAIN") > refused).await;
-            finish_move(&cluster, slot, to);
+            cluster.finish_move(slot, to);
             let values = both.await.expect("its task").expect("both values");
             assert_eq!(values, ["v", "v"], "{flavor:?}");
         }
