@@ -8,11 +8,11 @@ use std::time::Duration;
 use hedgerow_runtime::time::Instant;
 
 use super::refresh::{Cause, Refresh};
-use super::round::{Candidate, Part, Round};
+use super::round::{Candidate, Part, Round, Said};
 use crate::client::{LocalClient, LocalContext};
 use crate::config::Endpoint;
 use crate::error::{Error, ErrorKind, Fate};
-use crate::topology::{Board, NodeIndex, Role, SlotsReply, Topology};
+use crate::topology::{Board, NodeIndex, Role, Topology};
 
 /// Longest pass.
 const PASS_MOST: Duration = Duration::from_secs(60);
@@ -197,9 +197,9 @@ impl Discovery {
 
 /// Asks until one node knows.
 async fn pass(round: Round, candidates: Vec<Candidate>, state: Rc<RefCell<State>>) {
-    let mut found: Result<SlotsReply, Error> = Err(nobody_to_ask());
+    let mut found: Result<Said, Error> = Err(nobody_to_ask());
     let mut is_first = true;
-    let mut take = |said: Result<SlotsReply, Error>| {
+    let mut take = |said: Result<Said, Error>| {
         // With wrong options it would be the same with any other node.
         let is_over = said.as_ref().map_or_else(|e| e.kind() == ErrorKind::Config, |_| true);
         if is_over || std::mem::take(&mut is_first) {
@@ -225,10 +225,10 @@ async fn search(
 ) {
     let mut left = sought.clone();
     let mut others = None;
-    let mut take = |said: Result<SlotsReply, Error>| {
+    let mut take = |said: Result<Said, Error>| {
         let Ok(said) = said else { return false };
         let before = left.len();
-        left.retain(|slot| !said.has_replica(*slot));
+        left.retain(|slot| !said.slots.has_replica(*slot));
         if left.len() == before {
             others.get_or_insert((round.board.topology().epoch(), said));
         } else {
@@ -246,19 +246,19 @@ async fn search(
     round.board.end_searches(&sought);
 }
 
-fn publish(round: &Round, said: &SlotsReply) {
+fn publish(round: &Round, said: &Said) {
     if let Some(next) = what_is_new(round, said) {
         round.board.publish_topology(next);
     }
 }
 
 /// What an answer says that is not known by now.
-fn what_is_new(round: &Round, said: &SlotsReply) -> Option<Topology> {
+fn what_is_new(round: &Round, said: &Said) -> Option<Topology> {
     let before = round.board.topology();
-    let next = before.with_slots(round.core.now(), round.board.profile(), said);
+    let next = before.with_slots(round.core.now(), round.board.profile(), &said.slots);
     let is_new = before.slots().is_none() || !next.serves_as(&before);
     if is_new {
-        tracing::info!(epoch = next.epoch(), "the topology of the cluster changed");
+        tracing::info!(epoch = next.epoch(), from = %said.from, "the topology of the cluster changed");
     }
     is_new.then_some(next)
 }

@@ -36,11 +36,17 @@ pub(super) struct Round {
     pub(super) seed: u64,
 }
 
+/// What a node said.
+pub(super) struct Said {
+    pub(super) from: Endpoint,
+    pub(super) slots: SlotsReply,
+}
+
 /// A node that is being asked.
-type Ask<'a> = Pin<Box<dyn Future<Output = Result<SlotsReply, Error>> + 'a>>;
+type Ask<'a> = Pin<Box<dyn Future<Output = Result<Said, Error>> + 'a>>;
 
 /// What is said is handed on; `true` if nobody else needs to be asked.
-type Take<'a> = dyn FnMut(Result<SlotsReply, Error>) -> bool + 'a;
+type Take<'a> = dyn FnMut(Result<Said, Error>) -> bool + 'a;
 
 /// A node to be asked, and by when.
 pub(super) struct Candidate {
@@ -140,7 +146,7 @@ impl Round {
         node: NodeIndex,
         endpoint: Endpoint,
         time: Duration,
-    ) -> Result<SlotsReply, Error> {
+    ) -> Result<Said, Error> {
         let until = self.core.now() + time;
         let slots = raw("CLUSTER").arg("SLOTS").build::<()>();
         let request = self.client.to_node(node, slots).timeout(time);
@@ -156,7 +162,7 @@ impl Round {
             Error::new(ErrorKind::Protocol, Fate::Answered, text).with_node(&endpoint)
         })?;
         self.identify(node, until).await;
-        Ok(said)
+        Ok(Said { from: endpoint, slots: said })
     }
 
     /// Asks a node that is only known by the address of a seed which one it is.
@@ -191,7 +197,7 @@ enum Turn {
 }
 
 /// The first of them to end, which is taken out.
-fn poll_first(asks: &mut Vec<Ask<'_>>, cx: &mut Context<'_>) -> Poll<Result<SlotsReply, Error>> {
+fn poll_first(asks: &mut Vec<Ask<'_>>, cx: &mut Context<'_>) -> Poll<Result<Said, Error>> {
     for n in 0..asks.len() {
         if let Poll::Ready(one) = asks[n].as_mut().poll(cx) {
             drop(asks.swap_remove(n));
@@ -205,7 +211,7 @@ fn poll_first(asks: &mut Vec<Ask<'_>>, cx: &mut Context<'_>) -> Poll<Result<Slot
 async fn select(
     pause: &mut Pin<&mut impl Future>,
     asks: &mut Vec<Ask<'_>>,
-) -> Option<Result<SlotsReply, Error>> {
+) -> Option<Result<Said, Error>> {
     poll_fn(|cx| match poll_first(asks, cx) {
         Poll::Ready(one) => Poll::Ready(Some(one)),
         Poll::Pending => pause.as_mut().poll(cx).map(|_| None),
