@@ -211,25 +211,17 @@ impl<K: Kernel> Core<K> {
 
     /// Arms the kernel and decides whether this turn may wait.
     fn wait<D: Drive<K>>(&mut self, drive: &D, turn: Turn) -> Wait {
-        if self.shared().tasks.is_ready() {
-            return Wait::No;
-        }
         let now = self.local.now();
         let next = self.next_deadline(drive);
-        if turn == Turn::Return {
-            self.io.kernel.arm(next);
-            return Wait::No;
-        }
-        if next <= now {
-            return Wait::No;
-        }
-        if self.parker.idle(now, drive.in_flight()) == Idle::Spin {
-            return Wait::No;
-        }
-        // Only now: a core that looks at the clock all the time needs nobody to call it.
-        self.io.kernel.arm(next);
+        let rests = !self.shared().tasks.is_ready()
+            && next > now
+            && (turn == Turn::Return || self.parker.idle(now, drive.in_flight()) == Idle::Park);
+        // A core that takes its next turn at once needs nobody to call it, and what was armed for the
+        // last rest may be over: it would fire at each enter.
+        self.io.kernel.arm(if rests { next } else { Instant::NEVER });
         // From here on whoever posts rings the bell.
-        if self.mail.prepare_sleep() { Wait::Yes } else { Wait::No }
+        let waits = rests && turn == Turn::MayWait && self.mail.prepare_sleep();
+        if waits { Wait::Yes } else { Wait::No }
     }
 
     fn next_deadline<D: Drive<K>>(&self, drive: &D) -> Instant {
@@ -299,8 +291,8 @@ impl<K: Kernel> Core<K> {
         while self.io.live() > 0 && looks > 0 {
             let is_late = self.io.kernel.now() >= until;
             looks -= u32::from(is_late);
-            self.io.kernel.arm(until);
-            let wait = if is_late { Wait::No } else { Wait::Yes };
+            let (at, wait) = if is_late { (Instant::NEVER, Wait::No) } else { (until, Wait::Yes) };
+            self.io.kernel.arm(at);
             if self.io.kernel.enter(wait, &mut self.completions).is_err() {
                 break;
             }

@@ -112,7 +112,8 @@ pub trait Kernel {
     /// Removes a group. No receive may be using it.
     fn ungroup(&mut self, group: GroupId);
 
-    /// Sets (or with `Instant::NEVER` clears) the one instant at which `enter(Wait::Yes)` returns.
+    /// Sets (or with `Instant::NEVER` clears) the one instant at which `enter(Wait::Yes)` returns. It
+    /// stays set when it is over: whoever goes on without waiting clears it, or it fires again.
     fn arm(&mut self, at: Instant);
 
     /// The descriptor that becomes readable when a turn is worth taking, for a host that waits on

@@ -102,6 +102,17 @@ impl Sim {
         foreign || state.done.len() > state.whole_sends
     }
 
+    /// An instant that is over and stays armed would fire again at each enter of a real kernel.
+    fn check_armed(&self, wait: Wait) {
+        let now = self.net.now();
+        let mut state = self.state.borrow_mut();
+        if let Some(at) = state.armed.filter(|at| wait == Wait::No && *at <= now) {
+            state.violation(format!(
+                "{at:?} is over and armed in an enter at {now:?} that does not wait"
+            ));
+        }
+    }
+
     /// Waits on the virtual clock.
     fn wait(&self) {
         loop {
@@ -200,6 +211,7 @@ impl Kernel for Sim {
 
     fn enter(&mut self, wait: Wait, out: &mut Vec<Completion>) -> io::Result<()> {
         self.state.borrow_mut().enters += 1;
+        self.check_armed(wait);
         let mut world = self.net.0.borrow_mut();
         let (spurious, jump) = (world.config.spurious, world.config.clock_jump);
         let spurious = world.chance(spurious);
