@@ -77,15 +77,23 @@ OURS_FLEET = Program(
 )
 REDIS_RS_CLUSTER = Program("redis-rs 1.8, cluster", "peer-redis --cluster --depth 192")
 
-# The same reads with and without a second copy that could follow; none ever does.
-OURS_READS = Program("ours, unarmed", "ours-local --cpu {cpu} --read-from primary-preferred")
-OURS_ARMED = tuple(
-    Program(
-        f"ours, armed {ms} ms",
-        f"ours-local --cpu {{cpu}} --read-from primary-preferred --hedge-us {ms * 1000}",
+# The same reads with and without a second copy that could follow; none ever does. One group parks, the other
+# waits as cores do by default.
+def reads(park):
+    command = f"ours-local --cpu {{cpu}} --read-from primary-preferred --park {park}"
+    armed = tuple(
+        Program(f"ours, {park}, armed {ms} ms", f"{command} --hedge-us {ms * 1000}")
+        for ms in (1, 5)
     )
-    for ms in (1, 5)
+    return Program(f"ours, {park}, unarmed", command), armed
+
+
+READS = {park: reads(park) for park in ("park", "adaptive")}
+# The same timers without a client: what they cost in the kernel.
+BARE_TIMERS = tuple(
+    Program(f"bare ring, timer {ms} ms", f"bare-ring --timer-us {ms * 1000}") for ms in (1, 5)
 )
+ARMED = (BARE_RING,) + BARE_TIMERS + tuple(p for un, armed in READS.values() for p in (un, *armed))
 
 # `p50`, `p99` and `max` of these are how late 200 us end.
 TIMERS = tuple(
@@ -203,16 +211,14 @@ SCENARIOS = (
         "W1 with hedging armed: GET 64 B, 1 in flight",
         "null-spin",
         "--depth 1 --latency",
-        (OURS, OURS_READS) + OURS_ARMED,
-        baseline=OURS_READS.label,
+        ARMED,
     ),
     Scenario(
         "armed-w2",
         "W2 with hedging armed: GET 64 B, 1 connection x 64 in flight",
         "null-spin",
         "--depth 64",
-        (OURS, OURS_READS) + OURS_ARMED,
-        baseline=OURS_READS.label,
+        ARMED,
     ),
     Scenario(
         "cluster",
@@ -352,11 +358,12 @@ TARGETS = (
             f"armed-{name}",
             "cpu_us_op",
             armed,
-            OURS_READS,
+            unarmed,
             1.10,
         )
         for name in ("w1", "w2")
-        for armed in OURS_ARMED
+        for unarmed, both in READS.values()
+        for armed in both
     )
     + (
         over("cluster CPU / one server", "cluster", "cpu_us_op", OURS_CLUSTER, OURS_THREE, 1.10),

@@ -5,14 +5,17 @@
 use bare::pool::Pool;
 use clap::{Parser, ValueEnum};
 use harness::{Arrivals, Pipeline, Workload, connect, counter, now_ns, start};
-use io_uring::{IoUring, cqueue, opcode, squeue, types::Fd};
+use io_uring::types::{Fd, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 const RECEIVE: u64 = 1 << 32;
 const SEND: u64 = 2 << 32;
+const TIMER: u64 = 4 << 32;
 
 #[derive(Parser)]
 #[command(about = "Loop over io_uring: the limit that a client is measured against")]
@@ -32,6 +35,10 @@ struct Options {
     /// Receive buffers; a power of two
     #[arg(long, default_value_t = 64)]
     buffers: u16,
+    /// Keep a timer standing that would end a wait after so many microseconds; 0: none. It is put
+    /// off when half of that is over, with a send, so that it never fires while answers come
+    #[arg(long, default_value_t = 0)]
+    timer_us: u64,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq)]
@@ -80,8 +87,35 @@ impl Link {
     }
 }
 
+/// A timer that is always put off.
+struct Timer {
+    delay_ns: u64,
+    /// When it fires; 0: it does not stand.
+    at_ns: u64,
+    /// The delay, read by the kernel while it takes the submission.
+    spec: Timespec,
+}
+
+impl Timer {
+    /// The operation that sets it or puts it off, if that is due.
+    fn next(&mut self) -> Option<squeue::Entry> {
+        let now = if self.delay_ns == 0 { return None } else { now_ns() };
+        if self.at_ns > now + self.delay_ns / 2 {
+            return None;
+        }
+        let stands = self.at_ns != 0;
+        self.at_ns = now + self.delay_ns;
+        Some(if stands {
+            opcode::TimeoutUpdate::new(TIMER, &self.spec).build().flags(squeue::Flags::SKIP_SUCCESS)
+        } else {
+            opcode::Timeout::new(&self.spec).build()
+        })
+    }
+}
+
 struct Loop {
     ring: IoUring,
+    timer: Timer,
     pool: Pool,
     links: Vec<Link>,
     /// Links that may have something to send.
@@ -102,8 +136,14 @@ impl Loop {
         let incremental = options.receive == Receive::Incremental;
         let pool = Pool::register(&ring, options.buffers, options.buffer_kib << 10, incremental)?;
         let workload = &options.workload;
+        let delay_ns = options.timer_us * 1_000;
         Ok(Loop {
             ring,
+            timer: Timer {
+                delay_ns,
+                at_ns: 0,
+                spec: Timespec::from(Duration::from_nanos(delay_ns)),
+            },
             pool,
             links: (0..workload.connections).map(|i| Link::new(workload, i as u64)).collect(),
             dirty: (0..workload.connections).collect(),
@@ -201,6 +241,9 @@ impl Loop {
 
     fn turn(&mut self, completions: &mut Vec<(u64, i32, u32)>) -> io::Result<()> {
         let sends = self.queue_sends()?;
+        if let Some(entry) = self.timer.next() {
+            self.push(&entry.user_data(TIMER))?;
+        }
         self.enter(sends)?;
         let ready = self.ring.completion();
         completions.extend(ready.map(|c| (c.user_data(), c.result(), c.flags())));
@@ -208,6 +251,11 @@ impl Loop {
             return Ok(());
         }
         for (user_data, result, flags) in completions.drain(..) {
+            if user_data == TIMER {
+                // It fired, or a move found that it just had.
+                self.timer.at_ns = 0;
+                continue;
+            }
             let index = (user_data & u64::from(u32::MAX)) as usize;
             if user_data & RECEIVE != 0 {
                 self.on_receive(index, result, flags)?;
