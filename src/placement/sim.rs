@@ -39,11 +39,10 @@ pub(crate) struct SimCore {
 
 impl SimCore {
     /// A core whose engines draw from `seed`.
-    pub(crate) fn new(net: &SimNet, seed: u64) -> SimCore {
+    pub(crate) fn new(net: &SimNet, seed: u64, park: ParkPolicy) -> SimCore {
         let kernel = net.kernel();
         let ledger = kernel.ledger();
-        // Spinning would only turn the clock in smaller steps.
-        let parker = Parker::new(ParkPolicy::Park, None, 1, 1);
+        let parker = Parker::new(park, None, 1, 1);
         SimCore { driver: CoreDriver::seeded(kernel, parker, seed), ledger }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hedgerow::prelude::*;
+use hedgerow::runtime::park::ParkPolicy;
 use hedgerow::testing::{Asked, Reaction, SimConfig, Simulation};
 use hedgerow::{Error, ErrorKind, Fate, LocalClient, LocalContext, Options};
 
@@ -40,10 +41,13 @@ async fn write_and_read(client: &LocalClient, sizes: &[usize]) -> Result<(), Err
     Ok(())
 }
 
-/// [`write_and_read`] over a network with these faults, none of which breaks a connection. Answers
-/// the turns it took.
-fn survives(seed: u64, sizes: &'static [usize], with: impl FnOnce(&mut SimConfig)) -> u64 {
-    let simulation = faults(seed, with);
+/// [`write_and_read`] over a network with these faults, none of which breaks a connection.
+fn survives(seed: u64, sizes: &'static [usize], with: impl FnOnce(&mut SimConfig)) {
+    turns_of(&faults(seed, with), seed, sizes);
+}
+
+/// The turns that [`write_and_read`] took.
+fn turns_of(simulation: &Simulation, seed: u64, sizes: &'static [usize]) -> u64 {
     let server = simulation.server();
     let mut options = server.options();
     options.command_timeout = None;
@@ -64,7 +68,8 @@ const LARGE: &[usize] = &[1 << 20, 70, 2_500_000, 300_000, BLOCK, 1 << 20];
 #[test]
 fn trap_01_empty_group() {
     for seed in 0..20 {
-        let turns = survives(seed, SMALL, |c| (c.no_buffers, c.delay_tail) = (0.6, 0.1));
+        let simulation = faults(seed, |c| (c.no_buffers, c.delay_tail) = (0.6, 0.1));
+        let turns = turns_of(&simulation.park(ParkPolicy::Park), seed, SMALL);
         assert!(turns < 300, "seed {seed}: {turns} turns");
         survives(seed, LARGE, |c| (c.no_buffers, c.incremental) = (0.6, seed % 2 == 0));
     }
