@@ -1,7 +1,7 @@
 //! The boards of a process, and the thread that coordinates them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hedgerow_runtime::caps::{self, Rung};
 use hedgerow_runtime::core::{Remote, Turn};
@@ -109,27 +109,36 @@ fn run() {
     }
 }
 
+/// Coordinates a deployment, and stays a little longer for the next one.
+async fn look_after(core: LocalContext, board: Arc<Board>, thread: Remote) {
+    coordinate(core.clone(), board).await;
+    core.sleep(LINGER).await;
+    // Else the turn in which this ends would wait for what never comes.
+    let _ = thread.run(|| {});
+}
+
 fn drive<K: Kernel>(kernel: K) {
     let parker = Parker::new(ParkPolicy::Park, None, 1, 1);
     let mut driver = CoreDriver::new(kernel, parker);
     let desk = driver.desk();
     process().thread = Some(desk.local().remote());
     let core = LocalContext::new(desk.clone(), 0, None);
-    let mut busy_until = Instant::now() + LINGER;
     loop {
         let new = std::mem::take(&mut process().queue);
         for board in new {
-            desk.local().spawn(coordinate(core.clone(), board));
+            desk.local().spawn(look_after(core.clone(), board, desk.local().remote()));
         }
-        if desk.local().live_tasks() > 0 {
-            busy_until = Instant::now() + LINGER;
+        if desk.local().live_tasks() == 0 {
+            let mut process = process();
+            if process.queue.is_empty() {
+                (process.running, process.thread) = (false, None);
+                break;
+            }
+            continue;
         }
         if let Err(error) = driver.turn(Turn::MayWait) {
             tracing::error!(%error, "the coordinator's kernel failed");
-            break;
-        }
-        let mut process = process();
-        if process.queue.is_empty() && Instant::now() >= busy_until {
+            let mut process = process();
             (process.running, process.thread) = (false, None);
             break;
         }

@@ -7,7 +7,8 @@ use futures::future::join_all;
 use hedgerow::prelude::*;
 use hedgerow::testing::{Admission, Server};
 
-use crate::alone::{alone, descriptors};
+use crate::alone::{alone, descriptors, threads};
+use crate::nodes::Nodes;
 use crate::placement::{Client, Placement, on_core, on_tokio, options_for, until};
 
 /// Clients that are dropped 0 to 3 ms after they began to connect, while unrelated files are opened.
@@ -71,4 +72,18 @@ fn dropped_connects_leak_nothing_on_a_core() {
 fn dropped_connects_leak_nothing_in_tokio() {
     let test = "descriptors::dropped_connects_leak_nothing_in_tokio";
     alone(test, || on_tokio(dropped_connects));
+}
+
+/// Fails if the thread of the coordinator stays when no deployment is left.
+#[test]
+fn the_coordinator_ends() {
+    alone("descriptors::the_coordinator_ends", || {
+        on_tokio(async |place| {
+            let nodes = Nodes::start(1);
+            let client = place.connect(&nodes.options()).await.expect("up");
+            assert_eq!(threads("hedgerow-coord"), 1);
+            drop(client);
+            until(&place, "its end", || threads("hedgerow-coord") == 0).await;
+        });
+    });
 }
