@@ -37,6 +37,14 @@ struct State {
     searched: Vec<u16>,
 }
 
+impl State {
+    fn doubt(&mut self, node: NodeIndex) {
+        if !self.doubtful.contains(&node) {
+            self.doubtful.push(node);
+        }
+    }
+}
+
 impl Discovery {
     /// That of the deployment, if it is a cluster.
     pub(super) fn new(
@@ -145,7 +153,7 @@ impl Discovery {
 
     pub(super) fn on_lost(&self, now: Instant, node: NodeIndex) {
         let mut state = self.state.borrow_mut();
-        state.doubtful.push(node);
+        state.doubt(node);
         state.refresh.on_lost(now);
     }
 
@@ -154,7 +162,7 @@ impl Discovery {
     }
 
     pub(super) fn on_read_only(&self, now: Instant, node: NodeIndex) {
-        self.state.borrow_mut().doubtful.push(node);
+        self.state.borrow_mut().doubt(node);
         self.on_awaited(now);
     }
 

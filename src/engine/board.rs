@@ -216,11 +216,7 @@ impl<O: Outside> Engine<O> {
 
     fn ping_of(&self, node: NodeIndex) -> Option<Published> {
         let links = self.links.iter().filter(|link| link.node == node);
-        let pings = links.filter_map(|link| link.estimate.published());
-        pings.reduce(|mut all, one| {
-            all.merge(&one);
-            all
-        })
+        Published::of_all(links.filter_map(|link| link.estimate.published()))
     }
 
     /// The round trip of a node's PINGs over all cores.
@@ -234,8 +230,10 @@ impl<O: Outside> Engine<O> {
         let link = &self.links[at];
         let Some(notice) = &self.notice else { return link.check };
         let said = notice.health.node(link.node);
-        // A connection of a cluster is never asked itself.
-        let is_unchecked = self.cluster.is_none() && link.check.at.is_none();
+        // A new connection to a replica counts from its own answer; those of a cluster are never asked, and
+        // one to a primary only where nobody else does.
+        let is_unchecked =
+            self.cluster.is_none() && link.role == Role::Replica && link.check.at.is_none();
         if is_unchecked || said.checked <= link.check.at {
             return link.check;
         }

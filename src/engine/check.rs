@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
+use super::cell::{Cell, State};
 use super::choose::ROLE_WAIT;
 use super::link::LinkState;
 use super::{Engine, LinkId, Outside};
@@ -18,6 +19,10 @@ use crate::topology::Role;
 /// Times a check may be late until its connection serves no more reads: under load an answer waits
 /// behind others.
 pub(super) const LATE: u32 = 2;
+
+/// How long a connection that takes no more commands waits for replies that nobody waits for any more
+///
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// What a node said of its role on one connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -172,11 +177,22 @@ impl<O: Outside> Engine<O> {
         if link.connection.in_flight.is_empty() {
             return self.lose(now, at, error, false);
         }
-        let time = self.options.command_timeout.unwrap_or(Duration::from_secs(30));
-        link.timer = now + time;
         link.state = LinkState::Draining(error);
+        self.links[at.0 as usize].timer = self.end_of_drain(now, at);
         self.route_epoch += 1;
         self.rearm();
+    }
+
+    /// Until when a connection may finish what it was sent: as long as any caller waits for that.
+    fn end_of_drain(&mut self, now: Instant, at: LinkId) -> Instant {
+        let usual = now + self.options.command_timeout.unwrap_or(DRAIN);
+        let races = &self.races;
+        let is_here = |cell: &Cell<_>| {
+            cell.link == at || races.get(cell.race).is_some_and(|race| race.hedge.link == at)
+        };
+        let awaited = self.cells.awaited().map(|(_, cell)| cell);
+        let awaited = awaited.filter(|cell| cell.state == State::InFlight && is_here(cell));
+        awaited.map(|cell| cell.deadline).fold(usual, Instant::max)
     }
 
     /// Bytes by which a replica was behind when both were last asked.

@@ -9,7 +9,7 @@ use super::link::{Link, LinkState};
 use super::pin::Pinned;
 use super::{Engine, LinkId, Outside};
 use crate::error::{Error, ErrorKind, Fate};
-use crate::read::{ReadFrom, nearest};
+use crate::read::{ReadFrom, Reads, nearest};
 use crate::route::{Cursor, PinId, Way};
 use crate::topology::{NodeIndex, Role};
 
@@ -134,7 +134,7 @@ impl<O: Outside> Engine<O> {
         if of_node.any(|(_, link)| link.is_ready() || link.is_coming()) {
             return Chosen::Wait(Why::Connection);
         }
-        Chosen::Never(self.no_server(way.reads.from, ONLY))
+        Chosen::Never(self.no_server(way.reads, ONLY))
     }
 
     /// The link for a plain read by what was found out for an earlier one, as long as that holds.
@@ -228,9 +228,9 @@ impl<O: Outside> Engine<O> {
             ([], None) if except.is_none() && self.seeks(now, way.slot, shard) => {
                 Chosen::Wait(Why::Search)
             }
-            ([], None) => Chosen::Never(self.no_server(way.reads.from, shard)),
+            ([], None) => Chosen::Never(self.no_server(way.reads, shard)),
             // Where every read asks for the role first, the answer is worth waiting for.
-            (_, Some(Why::Connection)) if self.awaits_better_role(now, way, best) => {
+            (_, Some(Why::Connection)) if self.awaits_better_role(now, way, except, best) => {
                 Chosen::Wait(Why::Connection)
             }
             ([only], _) if self.owes_pong(way, *only) => Chosen::Wait(Why::Sample),
@@ -287,9 +287,16 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Whether a read that would go to rank `best` waits for a better replica's answer to ROLE.
-    fn awaits_better_role(&self, now: Instant, way: &Way, best: u8) -> bool {
+    fn awaits_better_role(
+        &self,
+        now: Instant,
+        way: &Way,
+        except: Option<NodeIndex>,
+        best: u8,
+    ) -> bool {
         let better = |l: &Link| {
             l.is_ready()
+                && except != Some(l.node)
                 && l.check.asked_since.is_some_and(|asked| now.since(asked) < ROLE_WAIT)
                 && l.role == Role::Replica
                 && way.reads.from.rank(l.standing(true)).is_some_and(|rank| rank < best)
@@ -423,8 +430,13 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Why no server can take a read.
-    pub(super) fn no_server(&self, from: ReadFrom, shard: NodeIndex) -> Error {
-        let mut text = format!("no server can take the read ({from})");
+    pub(super) fn no_server(&self, reads: Reads, shard: NodeIndex) -> Error {
+        let from = reads.from;
+        let mut text = format!("no server can take the read ({from}");
+        if let Some(max) = reads.lag_max {
+            text.push_str(&format!(", at most {max} bytes behind"));
+        }
+        text.push(')');
         let down = self.links.iter().filter(|link| {
             link.shard == shard && !link.is_ready() && from.rank(link.standing(true)).is_some()
         });

@@ -392,7 +392,9 @@ impl<O: Outside> Engine<O> {
     /// What a snapshot says of the node of a link.
     fn follow_in_cluster(&mut self, now: Instant, at: LinkId, node: &crate::topology::Node) {
         let link = &mut self.links[at.0 as usize];
-        link.shard = node.shard;
+        if std::mem::replace(&mut link.shard, node.shard) != node.shard && link.is_ready() {
+            self.races.move_to(at, node.shard);
+        }
         let is_demoted = link.role == Role::Primary && node.role == Role::Replica;
         link.role = node.role;
         if link.profile.endpoint != node.profile.endpoint {

@@ -214,7 +214,7 @@ impl<O: Outside> Engine<O> {
     fn none_found(&mut self, id: CellId) -> Error {
         let way = self.cells.get(id).map_or(Way::PRIMARY, |cell| cell.way());
         let shard = self.owner(way.slot).unwrap_or(NodeIndex(0));
-        self.no_server(way.reads.from, shard)
+        self.no_server(way.reads, shard)
     }
 
     /// Whether what waits for this link waits for room, and not for a connection.

@@ -15,7 +15,7 @@ use super::receive::copy_of;
 use super::{CellId, Engine, LinkId, Outside};
 use crate::config::Endpoint;
 use crate::error::Error;
-use crate::read::ReadFrom;
+use crate::read::{ReadFrom, Reads};
 use crate::resp::{Frame, ServerError};
 use crate::route::{self, Cursor, Redirect, Verdict, Way};
 use crate::topology::{Hint, NodeIndex, Role};
@@ -163,7 +163,12 @@ impl<O: Outside> Engine<O> {
                 let next = Way { node: way.node, is_asking: way.is_asking, ..next };
                 self.park_for_a_moment(now, id, next);
             }
-            Verdict::AwaitCluster => self.park_for_a_moment(now, id, next),
+            // Another role may know better.
+            Verdict::AwaitCluster => {
+                if !self.switch_role(now, id, next, error) {
+                    self.park_for_a_moment(now, id, next);
+                }
+            }
             Verdict::Rediscover => {
                 let from = self.topology.find(from);
                 // Its slot may have gone elsewhere since it was sent.
@@ -172,7 +177,7 @@ impl<O: Outside> Engine<O> {
                     false => self.park(id, next, error, None, from),
                 }
             }
-            Verdict::OtherRole => return self.switch_role(now, id, next),
+            Verdict::OtherRole => return self.switch_role(now, id, next, error),
             Verdict::Return | Verdict::ReturnAndCheck | Verdict::ReturnAndReconnect => {
                 return false;
             }
@@ -198,7 +203,7 @@ impl<O: Outside> Engine<O> {
 
     /// A read of a policy that prefers one role goes to the other one, and stays there. Answers
     /// whether there is another.
-    fn switch_role(&mut self, now: Instant, id: CellId, next: Way) -> bool {
+    fn switch_role(&mut self, now: Instant, id: CellId, next: Way, error: &Error) -> bool {
         let Some(cell) = self.cells.get(id) else { return false };
         let role = self.links[cell.link.0 as usize].role;
         let from = match (next.reads.from, role) {
@@ -206,7 +211,15 @@ impl<O: Outside> Engine<O> {
             (_, Role::Replica) => ReadFrom::Primary,
             (_, Role::Primary) => ReadFrom::Replica,
         };
-        self.send_again(now, id, Way { reads: from.into(), ..next });
+        // The bound on staleness stays; what only the primary may serve now is not hedged.
+        let (reads, may_race) =
+            (Reads { from, ..next.reads }, next.may_race && from.uses_replicas());
+        let next = Way { reads, may_race, ..next };
+        match self.choose(now, &next, None) {
+            // Nobody of that role: what the server said tells more.
+            Chosen::Never(_) | Chosen::Wait(Why::Search) => self.fail(id, error.clone()),
+            _ => self.send_again(now, id, next),
+        }
         true
     }
 

@@ -4,6 +4,7 @@ use hedgerow_runtime::time::Instant;
 
 use super::cell::{Cell, NO_RACE, State};
 use super::choose::{Chosen, Why};
+use super::link::Link;
 use super::race::Sent;
 use super::{CellId, Engine, Line, Outside, ReadCopy};
 use crate::command::Encoded;
@@ -59,8 +60,10 @@ impl<O: Outside> Engine<O> {
     fn armed(&mut self, id: CellId) -> Option<(Way, NodeIndex)> {
         let cell = self.cells.get(id).filter(|cell| is_armed(cell))?;
         let watch = cell.watch?;
-        let way = Way { reads: watch.reads, may_race: true, slot: cell.way().slot, ..Way::PRIMARY };
-        Some((way, self.links[cell.link.0 as usize].node))
+        let sent = cell.way();
+        let may_race = watch.reads.from.uses_replicas() && !sent.is_asking;
+        let way = Way { reads: watch.reads, may_race, slot: sent.slot, ..Way::PRIMARY };
+        may_race.then_some((way, self.links[cell.link.0 as usize].node))
     }
 
     /// Starts the hedges that waited for what a node says of its role.
@@ -82,7 +85,10 @@ impl<O: Outside> Engine<O> {
         let now = self.exact(now);
         let Some((way, node)) = self.armed(id) else { return };
         let granted = self.cells.get(id).and_then(|cell| cell.watch?.granted);
-        let chosen = match granted.filter(|peer| self.links[peer.0 as usize].is_ready()) {
+        // Other hedges that were granted with it may have taken the room.
+        let max = self.options.in_flight_max;
+        let fits = |link: &Link| link.is_ready() && link.has_room(max);
+        let chosen = match granted.filter(|peer| fits(&self.links[peer.0 as usize])) {
             Some(peer) => Chosen::Link(peer),
             None => self.choose(now, &way, Some(node)),
         };

@@ -23,6 +23,8 @@ use crate::topology::Role;
 
 /// A connection that was up this long has proven itself: the back-off starts anew.
 const PROVEN_AFTER: Duration = Duration::from_secs(1);
+/// Before a replica of a cluster that could not be had is tried again.
+const CLUSTER_COOLDOWN: Duration = Duration::from_secs(1);
 
 /// Process-local connection numbers.
 static NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -213,7 +215,8 @@ impl<O: Outside> Engine<O> {
                 self.say_read_only(at);
             }
         }
-        self.races.forget(at, self.links[at.0 as usize].node);
+        let link = &self.links[at.0 as usize];
+        self.races.forget(at, link.node, link.shard);
         self.links[at.0 as usize].is_dead = false;
         self.route_epoch += 1;
         self.links[at.0 as usize].timer = self.next_check(now, at);
@@ -282,12 +285,14 @@ impl<O: Outside> Engine<O> {
         if proven {
             link.attempts = 0;
         }
-        // A replica that cannot be had is left alone for a while, one that was lost is not.
-        let cooldown = match link.role {
-            Role::Replica if !link.is_ready() => self.options.replica_refresh_interval,
-            _ => Duration::ZERO,
-        };
         let in_cluster = self.cluster.is_some();
+        // A replica that cannot be had is left alone for a while, one that was lost is not.
+        let cooldown = match link.role {
+            Role::Replica if link.is_ready() => Duration::ZERO,
+            Role::Replica if in_cluster => CLUSTER_COOLDOWN,
+            Role::Replica => self.options.replica_refresh_interval,
+            Role::Primary => Duration::ZERO,
+        };
         link.is_dead = in_cluster && !link.is_ready() && !is_cut_short;
         link.last_error = Some(error.clone());
         self.forget_connection(at);
@@ -307,7 +312,7 @@ impl<O: Outside> Engine<O> {
         } else {
             link.state = LinkState::Down;
             let delay = self.options.reconnect.delay(attempt, self.random.f64());
-            link.timer = now + delay.max(cooldown);
+            link.timer = now + if cooldown.is_zero() { delay } else { cooldown };
             ConnectionState::Disconnected
         };
         self.fail_in_flight(now, at, &error);
@@ -342,6 +347,7 @@ impl<O: Outside> Engine<O> {
         link.check = Check::default();
         link.estimate = Estimate::UNKNOWN;
         link.last_ping = None;
+        self.races.leave(at);
         self.pings -= usize::from(link.pinged.take().is_some());
         self.route_epoch += 1;
     }

@@ -218,7 +218,7 @@ impl<O: Outside> Engine<O> {
         let cluster = options.cluster.as_ref();
         let mut engine = Engine {
             out,
-            races: Races::new(tail, 0, now),
+            races: Races::new(tail, now),
             links: Vec::new(),
             by_node: Vec::new(),
             lanes: lanes.clamp(1, 1 << 16),

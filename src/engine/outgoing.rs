@@ -58,7 +58,9 @@ impl<O: Outside> Engine<O> {
         for id in over {
             self.cells.free_if_over(id);
         }
-        self.admit(self.now);
+        // The time of the last bytes may be long past.
+        let now = self.out.clock(self.now);
+        self.admit(now);
     }
 
     /// Offers what `at` has to send: `send` takes the batch (leaving it empty) and answers true, or

@@ -102,12 +102,12 @@ pub(super) struct Races {
 }
 
 impl Races {
-    pub(super) fn new(tail: Option<Tail>, links: usize, now: Instant) -> Races {
+    pub(super) fn new(tail: Option<Tail>, now: Instant) -> Races {
         Races {
             races: Vec::new(),
             free: Vec::new(),
             tail,
-            choice: Choice::new(links),
+            choice: Choice::default(),
             due: VecDeque::new(),
             again: Wheel::new(now),
             await_role: Vec::new(),
@@ -144,7 +144,15 @@ impl Races {
         now: Instant,
     ) -> bool {
         let delay = match &mut self.tail {
-            Some(tail) if way.may_race && !way.is_primary() => tail.on_read(now, way.class.into()),
+            // The shard that said ASK has the key no more.
+            Some(tail) if way.may_race && !way.is_primary() && !way.is_asking => {
+                if way.again == 0 {
+                    tail.on_read(now, way.class.into())
+                } else {
+                    // It earned its credit when it was sent the first time.
+                    tail.delay(now, way.class.into())
+                }
+            }
             _ => None,
         };
         let learns = way.reads.from == ReadFrom::Quickest;
@@ -421,12 +429,23 @@ impl Races {
         cell.race = NO_RACE;
     }
 
-    /// The connection was replaced: what was learnt of it goes.
-    pub(super) fn forget(&mut self, link: LinkId, node: NodeIndex) {
+    /// The connection was replaced: what was learnt of it goes. It serves the reads of `shard`.
+    pub(super) fn forget(&mut self, link: LinkId, node: NodeIndex, shard: NodeIndex) {
         self.choice.forget(link.0 as usize);
+        self.choice.join(link.0 as usize, shard.0);
         if let Some(tail) = &mut self.tail {
             tail.forget(node.0 as usize);
         }
+    }
+
+    /// The connection was lost.
+    pub(super) fn leave(&mut self, link: LinkId) {
+        self.choice.leave(link.0 as usize);
+    }
+
+    /// A connection serves the reads of another shard from now on.
+    pub(super) fn move_to(&mut self, link: LinkId, shard: NodeIndex) {
+        self.choice.join(link.0 as usize, shard.0);
     }
 
     /// From now on there are so many links and nodes.

@@ -40,6 +40,7 @@ impl<O: Outside> Engine<O> {
                         self.on_push(&frame);
                     } else if self.on_reply(now, at, frame) {
                         self.fill(now, at, rx, consumed, len);
+                        self.put_off_hedges(now);
                     }
                     consumed += len;
                     self.end_drained(now, at);

@@ -27,6 +27,8 @@ struct Replica {
     strikes: u32,
     ejections: u32,
     out_until: Instant,
+    /// With whom it is compared; `None` while it cannot be read from.
+    group: Option<u32>,
 }
 
 impl Replica {
@@ -53,16 +55,17 @@ impl Replica {
 /// Of two replicas drawn at random the read goes to the cheaper; where their costs are within a quarter,
 /// to either. The latency is a mean that jumps to every peak and fades in a second. A replica that
 /// fails, or takes four times as long as the best of the others, five times in a row is ejected for 1 s
-/// (doubling to 30 s while that repeats); never more than half of them.
+/// (doubling to 30 s while that repeats); never more than half of them. The others are those of its group,
+/// such as a shard's, that can be read from.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     replicas: Vec<Replica>,
 }
 
 impl Choice {
-    /// For `replicas` replicas, of which nothing is known.
+    /// For `replicas` replicas of one group, of which nothing is known.
     pub fn new(replicas: usize) -> Choice {
-        Choice { replicas: vec![Replica::default(); replicas] }
+        Choice { replicas: vec![Replica { group: Some(0), ..Replica::default() }; replicas] }
     }
 
     /// The replica for a read, among those that `may` serve it; `random` are 64 random bits. `None` if
@@ -144,14 +147,26 @@ impl Choice {
         }
     }
 
-    /// From now on there are `replicas` replicas; what is known of those that stay is kept.
+    /// From now on there are `replicas` replicas; what is known of those that stay is kept. New ones are in
+    /// no group.
     pub fn resize(&mut self, replicas: usize) {
         self.replicas.resize(replicas, Replica::default());
     }
 
     /// A replica's connection was replaced: it starts unknown, with nothing in flight.
     pub fn forget(&mut self, replica: usize) {
-        self.replicas[replica] = Replica::default();
+        let me = &mut self.replicas[replica];
+        *me = Replica { group: me.group, ..Replica::default() };
+    }
+
+    /// A replica may be read from, as one of `group`.
+    pub fn join(&mut self, replica: usize, group: u32) {
+        self.replicas[replica].group = Some(group);
+    }
+
+    /// A replica cannot be read from any more: no other is compared with it.
+    pub fn leave(&mut self, replica: usize) {
+        self.replicas[replica].group = None;
     }
 
     /// Whether the replica is out at `now`.
@@ -171,15 +186,21 @@ impl Choice {
     }
 
     fn best_other_ns(&self, now: Instant, replica: usize) -> Option<f32> {
+        let group = self.replicas[replica].group?;
         let others = self.replicas.iter().enumerate().filter(|(index, _)| *index != replica);
-        let known = others.filter(|(_, other)| other.latency_ns > 0.0 && !other.is_out(now));
+        let known = others.filter(|(_, other)| {
+            other.group == Some(group) && other.latency_ns > 0.0 && !other.is_out(now)
+        });
         // As it was when last heard: one that is not asked must not look ever faster.
         known.map(|(_, other)| other.latency_ns).min_by(f32::total_cmp)
     }
 
     fn strike(&mut self, now: Instant, replica: usize) {
-        let out = self.replicas.iter().filter(|other| other.is_out(now)).count();
-        let room = (out + 1) * 2 <= self.replicas.len();
+        let group = self.replicas[replica].group;
+        let all = self.replicas.iter().filter(|other| other.group == group);
+        let (count, out) = all
+            .fold((0, 0), |(count, out), other| (count + 1, out + usize::from(other.is_out(now))));
+        let room = (out + 1) * 2 <= count;
         let me = &mut self.replicas[replica];
         me.strikes += 1;
         if me.strikes >= STRIKES && room && !me.is_out(now) {

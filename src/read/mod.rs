@@ -27,6 +27,7 @@ pub use budget::Budget;
 pub use choice::Choice;
 pub use hedging::{Delay, Hedging};
 pub use ledger::{Ledger, Margins, Outcome};
+pub(crate) use nearest::FRESH;
 pub use nearest::{Estimate, Published, nearest};
 pub(crate) use policy::Standing;
 pub use policy::{ReadFrom, Reads};

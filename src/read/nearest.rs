@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
-/// Age at which an estimate says nothing any more (R-244, C-19).
-const FRESH: Duration = Duration::from_secs(10);
+/// Age at which what was measured says nothing any more (R-244, C-19).
+pub(crate) const FRESH: Duration = Duration::from_secs(10);
 
 /// The estimated round trip of one connection, from its PINGs. It includes the queues on both sides; it
 /// is not distance, lag or the time that a read takes.
@@ -63,8 +63,18 @@ pub struct Published {
 }
 
 impl Published {
-    /// Adds another core's: the mean weighted by counts, as old as the newer of the two.
-    pub fn merge(&mut self, other: &Published) {
+    /// That of several cores: the mean weighted by counts, as old as the newest. A core that stopped
+    /// measuring 10 s before that has no say.
+    pub fn of_all(cores: impl Iterator<Item = Published> + Clone) -> Option<Published> {
+        let newest = cores.clone().map(|one| one.at).max()?;
+        let fresh = cores.filter(|one| newest.since(one.at) < FRESH);
+        fresh.reduce(|mut all, one| {
+            all.merge(&one);
+            all
+        })
+    }
+
+    fn merge(&mut self, other: &Published) {
         let count = self.count.saturating_add(other.count);
         let sum = u128::from(self.ns) * u128::from(self.count)
             + u128::from(other.ns) * u128::from(other.count);
@@ -150,5 +160,22 @@ mod tests {
         assert_eq!(wins(&[None, a, a]), [0, 30, 30]);
         assert_eq!(wins(&[None, None, None]), [20, 20, 20]);
         assert_eq!(nearest([].into_iter(), 7), None);
+    }
+
+    /// R-244, C-19. Fails if what a core measured long ago counts as fresh again because another one
+    /// measures, or if two that measure do not share.
+    #[test]
+    fn an_idle_core_has_no_say() {
+        let (mut idle, mut busy, mut other) =
+            (Estimate::UNKNOWN, Estimate::UNKNOWN, Estimate::UNKNOWN);
+        (0..40_000).for_each(|n| idle.record(at(n), Duration::from_micros(100)));
+        busy.record(at(43_600), Duration::from_millis(5));
+        other.record(at(43_595), Duration::from_millis(3));
+        let seen = |cores: &[Estimate]| {
+            let published = Published::of_all(cores.iter().filter_map(Estimate::published));
+            Estimate::UNKNOWN.latency_or(at(43_601), published.as_ref())
+        };
+        assert_eq!(seen(&[idle, busy]), Some(Duration::from_millis(5)));
+        assert_eq!(seen(&[busy, idle, other]), Some(Duration::from_millis(4)));
     }
 }

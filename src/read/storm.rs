@@ -256,7 +256,9 @@ impl Pace {
         let (count, slow, sum) = heard.fold((0, 0, 0.0), |(count, slow, sum), pace| {
             (count + 1, slow + i32::from(pace.is_slow()), sum + pace.now_log2)
         });
-        Climate { all_slow: count > 0 && slow == count, level_log2: sum / count.max(1) as f32 }
+        // Silence is not quick.
+        let level_log2 = if count == 0 { f32::INFINITY } else { sum / count as f32 };
+        Climate { all_slow: count > 0 && slow == count, level_log2 }
     }
 }
 
@@ -265,7 +267,7 @@ impl Pace {
 pub struct Climate {
     /// Whether every one is slow; false if none was heard.
     pub all_slow: bool,
-    /// The mean logarithm (base 2) of their latencies in nanoseconds.
+    /// The mean logarithm (base 2) of their latencies in nanoseconds; infinite if none was heard.
     pub level_log2: f32,
 }
 

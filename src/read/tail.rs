@@ -8,7 +8,7 @@ use super::adaptive::Adaptive;
 use super::budget::Budget;
 use super::hedging::Hedging;
 use super::ledger::{Ledger, Outcome};
-use super::storm::{Pace, Storm, Weather};
+use super::storm::{Pace, Reason, Storm, Weather};
 
 /// What to do with a read whose delay has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl Tail {
     pub fn on_read(&mut self, now: Instant, class: usize) -> Option<Duration> {
         self.budget.on_read();
         self.ledger.reads += 1;
+        self.delay(now, class)
+    }
+
+    /// As [`Tail::on_read`], of a read that is sent again, as a node would not have it: nothing is earned.
+    #[inline]
+    pub fn delay(&mut self, now: Instant, class: usize) -> Option<Duration> {
         let delay = self.class(class).delay(now);
         (!self.hedging.storm_guard || self.storm.admits(now + delay)).then_some(delay)
     }
@@ -96,13 +102,17 @@ impl Tail {
     /// The race of a hedged read ended. Returns what the guard says if that changed: log it.
     pub fn on_outcome(&mut self, now: Instant, outcome: Outcome) -> Option<Weather> {
         self.ledger.record(outcome);
-        let climate = Pace::of_all(&self.paces, now);
+        if !self.hedging.storm_guard {
+            return None;
+        }
+        let (climate, before) = (Pace::of_all(&self.paces, now), self.storm.weather());
         let change = self.storm.on_outcome(now, outcome, climate);
-        if change == Some(Weather::Clear) {
+        let were_slow = matches!(before, Weather::Storm { reason: Reason::AllSlow { .. }, .. });
+        if change == Some(Weather::Clear) && were_slow {
             // Else the storm's latencies would keep the delay long for a second or two.
             self.classes.iter_mut().for_each(|class| class.fade(now));
         }
-        change.filter(|_| self.hedging.storm_guard)
+        change
     }
 
     /// The other copy was answered too, or given up; see [`Ledger::record_loser`].
@@ -137,7 +147,7 @@ impl Tail {
 
     /// What the guard says; always clear if it is switched off.
     pub fn weather(&self) -> Weather {
-        if self.hedging.storm_guard { self.storm.weather() } else { Weather::Clear }
+        self.storm.weather()
     }
 
     /// The credit.

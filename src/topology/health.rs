@@ -3,7 +3,7 @@
 use hedgerow_runtime::time::Instant;
 
 use super::{NodeIndex, Role};
-use crate::read::{Published, Row};
+use crate::read::{FRESH, Published, Row};
 
 /// What a node last said of itself, and how near it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -63,20 +63,21 @@ impl Report {
 pub(crate) fn merge(into: &mut Health, reports: &[std::sync::Arc<Report>]) {
     for at in 0..into.nodes.len() {
         let pings = reports.iter().filter_map(|report| report.pings.get(at).copied().flatten());
-        into.nodes[at].ping = pings.reduce(|mut all, one| {
-            all.merge(&one);
-            all
-        });
+        into.nodes[at].ping = Published::of_all(pings);
     }
     let classes = reports.iter().map(|report| report.classes.len()).max().unwrap_or(0);
     into.classes = (0..classes)
         .map(|at| {
             let rows =
                 reports.iter().filter_map(|report| report.classes.get(at).copied().flatten());
-            rows.reduce(|(at, mut all), (then, one)| {
+            let newest = rows.clone().map(|(at, _)| at).max()?;
+            // What an idle core last saw is as fresh as that, whatever others see now.
+            let fresh = rows.filter(|(at, _)| newest.since(*at) < FRESH).map(|(_, row)| row);
+            let all = fresh.reduce(|mut all, one| {
                 all.merge(&one);
-                (at.max(then), all)
-            })
+                all
+            });
+            all.map(|row| (newest, row))
         })
         .collect();
 }

@@ -9,6 +9,7 @@ mod cluster_outages;
 mod cluster_runs;
 mod coordinator;
 mod cursors;
+mod fallbacks;
 mod fleet;
 mod golden;
 mod hedges;

@@ -4,6 +4,7 @@ mod alone;
 mod cancel;
 mod close;
 mod cluster;
+mod copies;
 mod databases;
 mod deadlines;
 mod descriptors;

@@ -148,3 +148,52 @@ fn half_stay_in() {
     assert_eq!(choice.pick(now, 1, |_| false), None);
     assert!(!choice.is_ejected(Instant::from_nanos(2 * SECOND), 0), "back after a second");
 }
+
+/// Two groups of two replicas, a read of each in turn: of group 1 they take `b_us`, of group 0 `a_us`, but
+/// its second one `stall_us` from the middle on. Answers reads of group 0 since then, those that went to the
+/// second one, and how often both of the group were out.
+fn grouped(a_us: u64, b_us: u64, stall_us: u64) -> (u32, u32, u32) {
+    let mut choice = Choice::default();
+    choice.resize(4);
+    (0..4).for_each(|at| choice.join(at, at as u32 / 2));
+    let mut random = fastrand::Rng::with_seed(1);
+    let (mut all, mut stalled, mut both_out) = (0, 0, 0);
+    for n in 0..40_000_u64 {
+        let now = Instant::from_nanos(SECOND + n * 200_000);
+        for group in [1, 0] {
+            let at = choice.pick(now, random.u64(..), |at| at / 2 == group).expect("one");
+            let is_late = n > 20_000 && at == 1;
+            let us = if is_late { stall_us } else { [a_us, b_us][group] };
+            choice.on_sent(at);
+            choice.on_reply(now, at, Duration::from_micros(us));
+            all += u32::from(group == 0 && n > 20_000);
+            stalled += u32::from(is_late);
+        }
+        both_out += u32::from(choice.is_ejected(now, 0) && choice.is_ejected(now, 1));
+    }
+    (all, stalled, both_out)
+}
+
+/// Fails if replicas are compared with those of another shard, which no read can choose instead.
+#[test]
+fn groups_are_judged_apart() {
+    let (all, stalled, both_out) = grouped(500, 100, 20_000);
+    assert_eq!(both_out, 0);
+    assert!(stalled * 10 < all, "{stalled} of {all} went to the slow one");
+}
+
+/// Fails if a replica that is gone stays what others are compared with.
+#[test]
+fn one_that_is_gone_is_no_measure() {
+    let mut choice = Choice::new(3);
+    for replica in 0..3 {
+        choice.on_reply(Instant::from_nanos(SECOND), replica, Duration::from_micros(100));
+    }
+    choice.leave(2);
+    for n in 0..100_000 {
+        let now = Instant::from_nanos(3_600 * SECOND + n * 200_000);
+        let replica = (n % 2) as usize;
+        choice.on_reply(now, replica, Duration::from_micros(500));
+        assert!(!choice.is_ejected(now, replica), "after {n}");
+    }
+}

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use hedgerow::read::{Budget, Delay, Due, Hedging, Outcome, Tail};
+use hedgerow::read::{Budget, Delay, Due, Hedging, Outcome, Tail, Weather};
 use hedgerow::runtime::time::Instant;
+
+use super::model::SECOND;
 
 /// C-23. Fails if for any settings, at any moment, more hedges started than percent x
 /// reads + burst, or if a hedge is refused that this bound and the cap allow.
@@ -99,4 +101,67 @@ fn the_guard_is_an_option() {
         // Reads that would be due (after 100 ms) when the next probe may go.
         assert!(if storm_guard { armed < 2_000 } else { armed == 3_000 }, "{armed}");
     }
+}
+
+/// 20,000 replies, one each half millisecond, of which three in a hundred take twice as long.
+fn busy(hedging: Hedging) -> (Tail, Instant) {
+    let mut tail = Tail::new(hedging, 1, 2);
+    let mut now = Instant::from_nanos(SECOND);
+    for n in 0..20_000_u64 {
+        now = now + Duration::from_micros(500);
+        tail.on_read(now, 0);
+        let us = if n % 100 < 3 { 1_900 } else { 900 + n % 50 };
+        tail.on_reply(now, 0, (n % 2) as usize, Duration::from_micros(us));
+    }
+    (tail, now)
+}
+
+/// Fails if a guard that is switched off still ends storms and with them what is known of latencies, or if
+/// one does so that was raised while latencies were as usual.
+#[test]
+fn latencies_outlive_what_does_not_change_them() {
+    for storm_guard in [false, true] {
+        let mut hedging = Hedging::default();
+        (hedging.delay, hedging.storm_guard) = (Delay::adaptive(), storm_guard);
+        let (mut tail, mut now) = busy(hedging);
+        let before = tail.on_read(now, 0);
+        for _ in 0..1_000 {
+            tail.on_outcome(now, Outcome::Lost);
+        }
+        assert_eq!(tail.weather() != Weather::Clear, storm_guard);
+        now = now + Duration::from_millis(300);
+        tail.on_outcome(now, Outcome::Won);
+        assert_eq!(tail.weather(), Weather::Clear);
+        assert_eq!(tail.on_read(now, 0), before, "guard: {storm_guard}");
+    }
+}
+
+/// Fails if a storm in which all are slow is said to be over when nobody answers any more.
+#[test]
+fn silence_is_no_fair_weather() {
+    let mut hedging = Hedging::default();
+    (hedging.max_extra_load_percent, hedging.burst) = (100, 1_000);
+    let (mut tail, mut now) = busy(hedging);
+    for n in 0..300 {
+        now = now + Duration::from_millis(1);
+        tail.on_reply(now, 0, n % 2, Duration::from_millis(40));
+    }
+    for _ in 0..40 {
+        tail.on_outcome(now, Outcome::Lost);
+    }
+    assert_ne!(tail.weather(), Weather::Clear);
+    now = now + Duration::from_secs(11);
+    assert_eq!(tail.on_due(now, Duration::from_millis(10), false), Due::Start, "a probe");
+    now = now + Duration::from_secs(1);
+    assert_eq!(tail.on_outcome(now, Outcome::BothFailed), None);
+    assert_ne!(tail.weather(), Weather::Clear);
+}
+
+/// Fails if a read that is sent again earns a second credit.
+#[test]
+fn a_read_earns_once() {
+    let mut tail = Tail::new(Hedging::default(), 1, 2);
+    tail.on_read(Instant::from_nanos(SECOND), 0);
+    assert_eq!(tail.delay(Instant::from_nanos(SECOND), 0), Some(Duration::from_millis(10)));
+    assert_eq!(tail.ledger().reads, 1);
 }

@@ -10,7 +10,7 @@ use hedgerow::read::ReadFrom;
 use hedgerow::testing::Reaction;
 
 use super::clock::pass;
-use super::fleet::{Fleet, MS, does, get};
+use super::fleet::{Fleet, MS, after, does, get};
 
 /// Fails if a removed replica gets a new read, does not answer what it had accepted, or keeps its
 /// connection; or if an added one serves none.
@@ -177,4 +177,31 @@ fn broken_drains_are_told() {
     });
     assert_eq!((errors.len(), more), (1, 0));
     assert_eq!(errors[0].node(), Some(&leaves.endpoint()));
+}
+
+/// Fails if the connection to a replica that was removed ends while a caller still waits for a read
+/// that it took, whatever other commands are given.
+#[test]
+fn a_drain_lasts_as_long_as_its_reads() {
+    for (usual, stall) in [(Some(2_000 * MS), 5_000), (None, 40_000)] {
+        let fleet = Fleet::new(2);
+        fleet.replicas.iter().for_each(|replica| does(replica, [after(stall)]));
+        let mut options = fleet.options(ReadFrom::Replica);
+        options.command_timeout = usual;
+        let stays = vec![fleet.replicas[1].endpoint()];
+        let got = fleet.run(options, async move |core, client| {
+            let reads = [0, 1].map(|_| {
+                let client = client.clone();
+                core.spawn(async move { client.get::<()>("k").timeout(60_000 * MS).await })
+            });
+            pass(&core, MS).await;
+            client.set_replicas(stays).expect("addresses");
+            let mut got = Vec::new();
+            for read in reads {
+                got.push(read.await.expect("no panic"));
+            }
+            got
+        });
+        assert!(got.iter().all(Result::is_ok), "{usual:?}: {got:?}");
+    }
 }

@@ -314,3 +314,97 @@ fn zero_asks_before_a_hedge() {
     let names: Vec<&str> = seen.iter().map(|seen| &seen.name[..]).collect();
     assert!(names.ends_with(&["ROLE", "GET"]), "{names:?}");
 }
+
+/// How often a core goes to the kernel for 2,000 reads of a value, one after the other, that may be hedged.
+fn enters_for(value: &str) -> u64 {
+    let fleet = Fleet::new(1);
+    fleet.primary.set_value("k", value);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.hedging = Some(hedging(MS));
+    fleet.run(options, async |core, client| {
+        let before = core.counters().enters;
+        for _ in 0..2_000 {
+            get(&client).await.expect("a value");
+        }
+        core.counters().enters - before
+    })
+}
+
+/// Fails if the end of a delay that nobody waits for any more wakes a core, be it that replies are short
+/// or that they are not.
+#[test]
+fn answered_reads_wake_nobody() {
+    let (short, long) = (enters_for("v"), enters_for(&"v".repeat(256)));
+    assert!(long <= short + 20, "{short} enters for short replies, {long} for long ones");
+}
+
+/// Fails if the second copy of a read of a zone policy goes to another node than the next best
+/// by that policy.
+#[test]
+fn zones_rank_second_copies() {
+    for (from, zones, stalled, copies) in [
+        // Both replicas of the zone, before the primary that is there and the one that is not.
+        (ReadFrom::AzAffinity, ["a", "a", "a", "b"], &[1, 2][..], [0, 1, 1, 0]),
+        // No other one of the zone: the primary of the zone, where the policy takes that before others.
+        (ReadFrom::AzAffinityReplicasAndPrimary, ["a", "a", "b", "b"], &[1], [1, 1, 0, 0]),
+        (ReadFrom::AzAffinity, ["a", "a", "b", "a"], &[1, 3], [0, 1, 0, 1]),
+    ] {
+        let fleet = Fleet::new(3);
+        let all: Vec<_> =
+            std::iter::once(fleet.primary.clone()).chain(fleet.replicas.clone()).collect();
+        all.iter().zip(zones).for_each(|(server, zone)| server.set_zone(zone));
+        stalled.iter().for_each(|at| does(&all[*at], [after(200)]));
+        let mut options = fleet.options(from);
+        options.client_availability_zone = Some("a".into());
+        options.hedging = Some(hedging(10 * MS));
+        fleet.run(options, async |_, client| get(&client).await.expect("an answer"));
+        assert_eq!(fleet.gets(), copies, "{from} {zones:?}");
+    }
+}
+
+/// Fails if reads earn no credit while no second node is there, if those of a view do not,
+/// or if those that may not be hedged do.
+#[test]
+fn who_earns() {
+    let fleet = Fleet::new(1);
+    fleet.replicas[0].stop();
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    options.hedging = Some(hedging(500 * MS));
+    let reads = fleet.run(options, async |_, client| {
+        let nearest = client.read_from(ReadFrom::Nearest).expect("a view");
+        let primary = client.read_from(ReadFrom::Primary).expect("a view");
+        for _ in 0..10 {
+            get(&client).await.expect("an answer");
+            get(&nearest).await.expect("an answer");
+            get(&primary).await.expect("an answer");
+            let _ = client.command("SRANDMEMBER").arg("s").send::<Option<String>>().await;
+        }
+        client.hedges().reads
+    });
+    assert_eq!(reads, 20);
+}
+
+/// R-280, C-19. Fails if what one client of a deployment has learnt of its latencies is not there for
+/// another one.
+#[test]
+fn latencies_are_published() {
+    let fleet = Fleet::new(1);
+    fleet.primary.set_duration(3 * MS);
+    let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+    let mut adaptive = hedging(MS);
+    adaptive.delay = Delay::adaptive();
+    options.hedging = Some(adaptive);
+    let primary = fleet.primary.clone();
+    let sent = fleet.run(options.clone(), async move |core, client| {
+        for _ in 0..2_000 {
+            get(&client).await.expect("an answer");
+        }
+        let other = core.connect(&options).await.expect("a connection");
+        pass(&core, 200 * MS).await;
+        // Without that its delay would be the ceiling, 100 ms.
+        does(&primary, [after(90)]);
+        get(&other).await.expect("an answer");
+        other.hedges().sent
+    });
+    assert_eq!(sent, 1);
+}

@@ -275,3 +275,37 @@ fn sixty_replicas_take_turns() {
     });
     assert!(fleet.gets()[1..].iter().all(|gets| *gets >= 10), "{:?}", fleet.gets());
 }
+
+/// Fails if a view with a bound on staleness cannot be served by a client that served reads without one for
+/// a while, whose coordinator then knows how far each node is.
+#[test]
+fn a_bound_comes_late() {
+    for pause in [MS, 200 * MS, 1_500 * MS, 10_000 * MS] {
+        let fleet = Fleet::new(2);
+        let known =
+            fleet.run(fleet.options(ReadFrom::ReplicaPreferred), async move |core, client| {
+                for _ in 0..10 {
+                    get(&client).await.expect("an answer");
+                }
+                pass(&core, pause).await;
+                for from in [ReadFrom::Replica, ReadFrom::ReplicaPreferred] {
+                    let view = client.read_from(from.behind_at_most(100)).expect("a view");
+                    get(&view).await.expect("an answer");
+                }
+                client.nodes().iter().filter(|node| node.lag_bytes.is_some()).count()
+            });
+        assert_eq!((known, fleet.gets()[0]), (2, 0), "{pause:?}: the replicas served all");
+    }
+}
+
+/// Fails if a read whose replica was lost is sent to another one behind the caller's back.
+#[test]
+fn a_lost_read_is_not_sent_again() {
+    let fleet = Fleet::new(2);
+    for replica in &fleet.replicas {
+        does(replica, [Reaction::CloseAfter(5 * MS)]);
+    }
+    let got = fleet.run(fleet.options(ReadFrom::Replica), async |_, client| get(&client).await);
+    assert_eq!(got.expect_err("lost").kind(), ErrorKind::Disconnected);
+    assert_eq!(fleet.gets().iter().sum::<usize>(), 1);
+}
