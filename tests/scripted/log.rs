@@ -7,6 +7,7 @@ use hedgerow::config::Secret;
 use hedgerow::prelude::*;
 use hedgerow::testing::Script;
 use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -33,13 +34,19 @@ impl<S: Subscriber> Layer<S> for Keep {
     }
 }
 
+/// Hands the events of this thread to `layer` until the guard is dropped.
+pub(crate) fn listen(layer: impl Layer<Registry> + Send + Sync + 'static) -> DefaultGuard {
+    // A thread without a subscriber that meets an event for the first time decides for all that nobody
+    // listens. With one for the whole process, which keeps nothing, there is no such thread; what was decided
+    // before is decided anew when a subscriber comes.
+    let _ = tracing::subscriber::set_global_default(Registry::default());
+    tracing::subscriber::set_default(Registry::default().with(layer))
+}
+
 /// The lines that two set-ups log, one in each protocol, and one that is refused.
 async fn set_ups<P: Placement>(place: P) {
-    // A thread without a subscriber that meets an event for the first time decides for all that nobody
-    // listens. With one for the whole process, which keeps nothing, there is no such thread.
-    let _ = tracing::subscriber::set_global_default(Registry::default());
     let lines = Lines::default();
-    let _guard = tracing::subscriber::set_default(Registry::default().with(Keep(lines.clone())));
+    let _guard = listen(Keep(lines.clone()));
     let answers = [
         ("", Some((Level::DEBUG, "RESP3"))),
         (

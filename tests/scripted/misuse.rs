@@ -17,9 +17,9 @@ use hedgerow::testing::{Close, Script, ScriptServer, Server};
 use hedgerow::{Client, Cores, ErrorKind, LocalClient, LocalContext, Options};
 use tokio::runtime::{Builder, Runtime};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::Registry;
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::layer::Layer;
 
+use crate::log::listen;
 use crate::placement::{LIMIT, on_core, on_tokio, one_core, options_for, until};
 
 fn server() -> (Server, Options) {
@@ -256,7 +256,7 @@ fn a_subscriber_uses_the_client() {
     bounded(|| {
         let (client, count) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
         let layer = IntoRedis(client.clone(), count.clone());
-        let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+        let _guard = listen(layer);
         let [_, runtime] = runtimes();
         runtime.block_on(async {
             let (server, options) = server();
