@@ -85,7 +85,8 @@ impl<O: Outside> Engine<O> {
         let now = self.exact(now);
         let Some((way, node)) = self.armed(id) else { return };
         let granted = self.cells.get(id).and_then(|cell| cell.watch?.granted);
-        // Other hedges that were granted with it may have taken the room, and its slot may have moved.
+        // Other hedges that were granted with it may have taken the room, and its slot may have moved
+        //
         let (max, owner) = (self.options.in_flight_max, self.owner(way.slot));
         let fits = |link: &Link| {
             link.is_ready() && link.has_room(max) && owner.is_none_or(|owner| link.shard == owner)

@@ -10,7 +10,7 @@ use hedgerow::read::ReadFrom;
 use hedgerow::testing::ModelServer;
 
 use super::clock::pass;
-use super::fleet::{Fleet, MS, get};
+use super::fleet::{Fleet, MS, after, does, get};
 
 /// Fails if a scan goes on elsewhere than it began, if scans do not spread over replicas, or
 /// if one whose server is gone goes on.
@@ -114,4 +114,63 @@ fn a_bounded_scan_begins_within_its_bound() {
             pass(&core, 1_500 * MS).await;
         }
     });
+}
+
+/// Fails if the plain cursor commands of one policy follow those of another, or if a new scan begins
+/// on a server that was removed while it still answers what it took.
+#[test]
+fn each_policy_has_its_own_server() {
+    let fleet = Fleet::new(2);
+    for key in ["a", "b", "c"] {
+        fleet.primary.set_value(key, "v");
+    }
+    let (primary, servers) = (fleet.primary.clone(), fleet.replicas.clone());
+    fleet.run(fleet.options(ReadFrom::Replica), async move |core, client| {
+        let of_primary = client.read_from(ReadFrom::Primary).expect("a view");
+        let page = client.scan::<String>(0).await.expect("a page");
+        let other = of_primary.scan::<String>(0).await.expect("a page");
+        client.scan::<String>(page.cursor).await.expect("a page");
+        of_primary.scan::<String>(other.cursor).await.expect("a page");
+        assert_eq!(primary.count("SCAN"), 2);
+        let at = usize::from(servers[1].count("SCAN") > 0);
+        assert_eq!(servers[at].count("SCAN"), 2);
+        // It drains: a read that it took is still to be answered.
+        does(&servers[at], [after(300)]);
+        let reads = [0, 1].map(|_| {
+            let client = client.clone();
+            core.spawn(async move { get(&client).await })
+        });
+        pass(&core, MS).await;
+        client.set_replicas(vec![servers[1 - at].endpoint()]).expect("addresses");
+        pass(&core, 100 * MS).await;
+        let page = client.scan::<String>(0).await.expect("a page");
+        client.scan::<String>(page.cursor).await.expect("a page");
+        assert_eq!([at, 1 - at].map(|at| servers[at].count("SCAN")), [2, 2]);
+        for read in reads {
+            read.await.expect("no panic").expect("an answer");
+        }
+    });
+}
+
+/// Fails if a scan of a zone policy begins outside of the zone, or goes on elsewhere.
+#[test]
+fn scans_begin_in_the_own_zone() {
+    let fleet = Fleet::new(3);
+    for key in ["a", "b", "c"] {
+        fleet.primary.set_value(key, "v");
+    }
+    ["b", "a", "b"].iter().zip(&fleet.replicas).for_each(|(zone, replica)| replica.set_zone(*zone));
+    let mut options = fleet.options(ReadFrom::AzAffinity);
+    options.client_availability_zone = Some("a".into());
+    fleet.run(options, async |_, client| {
+        for _ in 0..4 {
+            let mut cursor = client.scan::<String>(0).await.expect("a page").cursor;
+            while cursor != 0 {
+                cursor = client.scan::<String>(cursor).await.expect("a page").cursor;
+            }
+        }
+    });
+    let counts: Vec<_> = fleet.replicas.iter().map(|replica| replica.count("SCAN")).collect();
+    assert_eq!((counts[0], counts[2], fleet.primary.count("SCAN")), (0, 0, 0), "{counts:?}");
+    assert!(counts[1] >= 4);
 }

@@ -1,5 +1,7 @@
 //! When a second copy is sent, and what becomes of a copy that is not needed any more.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hedgerow::Options;
@@ -407,4 +409,28 @@ fn latencies_are_published() {
         other.hedges().sent
     });
     assert_eq!(sent, 1);
+}
+
+/// Fails if a hedge goes to a replica whose word on its role is too old to serve reads.
+#[test]
+fn a_silent_peer_is_no_peer() {
+    for is_mute in [false, true] {
+        let fleet = Fleet::new(1);
+        let mute = Rc::new(Cell::new(false));
+        let says = mute.clone();
+        fleet.replicas[0].on_request(move |asked: &Asked<'_>| match asked.args[0] {
+            b"ROLE" if says.get() => after(60_000),
+            _ => Reaction::Serve,
+        });
+        let mut options = fleet.options(ReadFrom::PrimaryPreferred);
+        options.hedging = Some(hedging(10 * MS));
+        let primary = fleet.primary.clone();
+        fleet.run(options, async move |core, client| {
+            mute.set(is_mute);
+            pass(&core, 3_500 * MS).await;
+            does(&primary, [after(200)]);
+            get(&client).await.expect("an answer");
+        });
+        assert_eq!(fleet.gets(), [1, usize::from(!is_mute)]);
+    }
 }

@@ -309,3 +309,47 @@ fn a_lost_read_is_not_sent_again() {
     assert_eq!(got.expect_err("lost").kind(), ErrorKind::Disconnected);
     assert_eq!(fleet.gets().iter().sum::<usize>(), 1);
 }
+
+/// Fails if zones are compared without regard to case, if a node that tells or knows no zone
+/// is no node, if one that has none is taken for one of the zone, or if an old zone outlives its connection.
+#[test]
+fn unknown_zones_come_later() {
+    for resp3 in [true, false] {
+        let fleet = Fleet::new(4);
+        fleet.replicas.iter().chain([&fleet.primary]).for_each(|s| s.set_resp3(resp3));
+        fleet.replicas[0].set_zone("A");
+        fleet.replicas[1].set_zone("");
+        // Of the zone, but its metadata are denied to this user, where they have to be asked for.
+        fleet.replicas[2].set_zone(if resp3 { "b" } else { "a" });
+        always(&fleet.replicas[2], "INFO", Reaction::Answer(b"-NOPERM x\r\n".to_vec()));
+        fleet.replicas[3].set_zone("a");
+        let mut options = fleet.options(ReadFrom::AzAffinity);
+        options.client_availability_zone = Some("a".into());
+        let moved = fleet.replicas[3].clone();
+        fleet.run(options, async move |core, client| {
+            for _ in 0..8 {
+                get(&client).await.expect("an answer");
+            }
+            assert_eq!(moved.count("GET"), 8);
+            moved.set_zone("b");
+            moved.cut();
+            pass(&core, 2_000 * MS).await;
+            for _ in 0..8 {
+                get(&client).await.expect("an answer");
+            }
+        });
+        assert_eq!(fleet.gets(), [0, 2, 2, 2, 10], "RESP3: {resp3}");
+    }
+}
+
+/// Fails if an empty zone is taken for one.
+#[test]
+fn an_empty_zone_is_none() {
+    let fleet = Fleet::new(1);
+    let mut options = fleet.options(ReadFrom::AzAffinity);
+    options.client_availability_zone = Some(String::new());
+    let error = fleet.run(fleet.options(ReadFrom::Primary), async move |core, _| {
+        core.create(&options).expect_err("no zone")
+    });
+    assert!(error.to_string().contains("client_availability_zone"), "{error}");
+}
