@@ -19,7 +19,7 @@ use super::states::States;
 use crate::command::cursors::ScanPage;
 use crate::command::{Command, Flags};
 use crate::config::{Endpoint, Options};
-use crate::engine::{Counters, ReadCopy, SeenNode, StateChange};
+use crate::engine::{Counters, Figures, ReadCopy, SeenNode, StateChange};
 use crate::error::Error;
 use crate::placement::hosted::HostPlace;
 use crate::read::{Ledger, Reads, Weather};
@@ -166,6 +166,25 @@ impl Client {
         match &*self.placed {
             Placed::Hosted(lanes) => lanes.first().with(|engine, _| engine.set_replicas(endpoints)),
             Placed::Pinned(pinned) => pinned.set_replicas(endpoints),
+        }
+    }
+
+    /// What each of its connections, or each pinned core, has seen: the one way to the figures of those. Cores
+    /// that have ended are left out.
+    ///
+    /// ```no_run
+    /// # async fn watch(client: &hedgerow::Client) {
+    /// let mut hedges = hedgerow::read::Ledger::default();
+    /// client.figures().await.iter().for_each(|part| hedges.merge(&part.hedges));
+    /// println!("{} of {} reads were hedged", hedges.sent, hedges.reads);
+    /// # }
+    /// ```
+    pub async fn figures(&self) -> Vec<Figures> {
+        match &*self.placed {
+            Placed::Hosted(lanes) => {
+                lanes.lanes.iter().map(|l| l.with(|engine, now| engine.figures(now))).collect()
+            }
+            Placed::Pinned(pinned) => pinned.figures().await,
         }
     }
 

@@ -17,7 +17,7 @@ use super::states::LocalStates;
 use crate::command::cursors::ScanPage;
 use crate::command::{Command, ToArg, strings};
 use crate::config::{Endpoint, Options};
-use crate::engine::{Counters, ReadCopy, SeenNode};
+use crate::engine::{Counters, Figures, ReadCopy, SeenNode};
 use crate::error::Error;
 use crate::placement::core::{CoreDesk, CorePlace};
 use crate::read::{Ledger, Reads, Weather};
@@ -179,6 +179,11 @@ impl LocalClient {
     /// errors, and how many more there were. Closing the client says the same in the log.
     pub fn retirement_errors(&self) -> (Vec<Error>, u64) {
         self.shared.place.look().retired()
+    }
+
+    /// All of its figures at once.
+    pub fn figures(&self) -> Figures {
+        self.shared.place.with(|engine, now| engine.figures(now))
     }
 
     /// The books of its hedged reads.

@@ -24,7 +24,7 @@ use super::pages::Pins;
 use super::request::read;
 use crate::command::{self, Command, Spread};
 use crate::config::{Endpoint, Mesh, Options};
-use crate::engine::StateChange;
+use crate::engine::{Figures, StateChange};
 use crate::error::{Error, ErrorKind, Fate};
 use crate::placement::boards;
 use crate::resp::{ConvertError, Frame, FromReply, Reply};
@@ -118,6 +118,28 @@ impl Pinned {
 
     pub(crate) fn topology_changes(&self) -> Option<TopologyChanges> {
         self.board.as_ref().map(TopologyChanges::new)
+    }
+
+    /// What each core has seen of its client.
+    pub(crate) async fn figures(&self) -> Vec<Figures> {
+        let number = self.number;
+        let ask = |seat: &Remote| {
+            let (send, receive) = mpsc::channel(1);
+            let look = move || {
+                if let Some(client) = client(number) {
+                    let _ = send.try_send(client.figures());
+                }
+            };
+            Errand::new(seat, look).go();
+            receive
+        };
+        // All are asked before one is waited for.
+        let asked: Vec<_> = self.seats.iter().map(ask).collect();
+        let mut all = Vec::with_capacity(asked.len());
+        for mut answer in asked {
+            all.extend(answer.recv().await);
+        }
+        all
     }
 
     pub(crate) fn states(&self) -> mpsc::Receiver<StateChange> {

@@ -35,7 +35,7 @@ pub use diagnostics::{Diagnostics, Pressure, Stage};
 pub use link::{Class, LinkId};
 pub use log::Line;
 pub use outside::{KeptOf, Outside, Received};
-pub use seen::{ReadCopy, SeenNode};
+pub use seen::{Figures, ReadCopy, SeenNode};
 pub(crate) use state::ObserverId;
 pub use state::{ConnectionState, StateChange};
 
@@ -340,6 +340,18 @@ impl<O: Outside> Engine<O> {
             }
         };
         self.topology.nodes().filter(|(_, node)| !node.is_removed).map(seen).collect()
+    }
+
+    /// All of its figures.
+    pub(crate) fn figures(&self, now: Instant) -> Figures {
+        Figures {
+            counters: self.counters(),
+            live_requests: self.live_requests(),
+            nodes: self.nodes(now),
+            hedges: self.hedges(),
+            weather: self.weather(),
+            hedge_delays: self.races.delays(now),
+        }
     }
 
     /// What went wrong while connections of replicas finished what they had accepted.

@@ -5,6 +5,7 @@
 //! beside it, until the end of its last copy: the loser of a race may outlive the caller.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 use hedgerow_runtime::timer::Wheel;
@@ -470,6 +471,12 @@ impl Races {
     pub(super) fn row(&self, class: usize) -> Option<(Instant, Row)> {
         let quantiles = self.tail.as_ref()?.class(class).quantiles();
         quantiles.row().map(|row| (quantiles.last(), row))
+    }
+
+    /// The delays of the classes of reads in force.
+    pub(super) fn delays(&self, now: Instant) -> Option<[Duration; Way::CLASSES]> {
+        let tail = self.tail.as_ref()?;
+        Some(std::array::from_fn(|class| tail.class(class).delay(now)))
     }
 
     /// The books.

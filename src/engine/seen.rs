@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use hedgerow_runtime::time::Instant;
 
+use super::Counters;
 use crate::config::Endpoint;
+use crate::read::{Ledger, Weather};
 use crate::topology::Role;
 
 /// A node as a client sees it.
@@ -35,6 +37,25 @@ pub struct SeenNode {
     pub zone: Option<String>,
     /// The mean round trip of its PINGs, where [`ReadFrom::Nearest`](crate::read::ReadFrom) asks for it.
     pub latency: Option<Duration>,
+}
+
+/// What one part of a client has seen: a connection of one inside tokio, or what a pinned core holds of it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Its counters.
+    pub counters: Counters,
+    /// Requests under way, or finished and not yet redeemed.
+    pub live_requests: usize,
+    /// The nodes, the primary first.
+    pub nodes: Vec<SeenNode>,
+    /// The books of its hedged reads.
+    pub hedges: Ledger,
+    /// What its storm guard says.
+    pub weather: Weather,
+    /// After what time a second copy of a read would be sent now: of one that the server is quick with (flag
+    /// FAST of the command table, as GET), and of one that it is not; `None` without hedging.
+    pub hedge_delays: Option<[Duration; 2]>,
 }
 
 /// One copy of a read that was answered, the original or its hedge; in a cluster also any other command.

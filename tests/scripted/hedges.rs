@@ -8,8 +8,9 @@ use futures::executor::block_on;
 use futures::future::{join_all, select};
 use hedgerow::prelude::*;
 use hedgerow::read::{Delay, Hedging, ReadFrom};
+use hedgerow::runtime::park::ParkPolicy;
 use hedgerow::testing::{self, Gate, Script, ScriptServer, Server};
-use hedgerow::{Client, Endpoint, Error, ErrorKind, Options};
+use hedgerow::{Client, Cores, Endpoint, Error, ErrorKind, Options};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::placement::{self, Placement, on_every_placement, on_tokio, options_for, until};
@@ -440,5 +441,37 @@ fn a_promise_does_not_outlive_its_connection() {
         let value = client.get::<Option<String>>("l").await.expect("the new connection serves");
         assert_eq!(value.as_deref(), Some("P"));
         assert!(begun.elapsed() < 1_000 * MS, "{:?}", begun.elapsed());
+    });
+}
+
+/// Reads through a client, and what its parts say of them.
+async fn figures_of(client: &Client) -> (u64, usize) {
+    for _ in 0..20 {
+        client.get::<Option<String>>("k").await.expect("a reply");
+    }
+    let parts = client.figures().await;
+    for part in &parts {
+        assert_eq!(part.hedge_delays, Some([DELAY, DELAY]));
+        assert_eq!((part.nodes.len(), part.live_requests), (2, 0));
+    }
+    (parts.iter().map(|part| part.hedges.reads).sum(), parts.len())
+}
+
+/// Fails if the books of a client over pinned cores cannot be read, or not those of each core, or if
+/// those of its connections inside tokio cannot.
+#[test]
+fn figures_of_every_part() {
+    on_tokio(async |_| {
+        let (primary, other) = (Server::start().expect("up"), Server::start().expect("up"));
+        let mut options = options_for(primary.addr().expect("tcp"));
+        let other = other.addr().expect("tcp");
+        options.replica_endpoints = vec![Endpoint::tcp("127.0.0.1", other.port())];
+        options.read_from = ReadFrom::PrimaryPreferred.into();
+        options.hedging = Some(hedging(DELAY));
+        let cores = Cores::builder().cpus([0, 0]).park(ParkPolicy::Park).build().expect("cores");
+        let client = cores.connect(&options).await.expect("up");
+        assert_eq!(figures_of(&client).await, (20, 2));
+        let client = Client::connect(&options).await.expect("up");
+        assert_eq!(figures_of(&client).await, (20, 1));
     });
 }
