@@ -221,6 +221,92 @@ fn replay_predicts_again() {
     assert!(other.out.contains("p99.9 best"), "{}", other.out);
 }
 
+/// A probed report with a check of its advice, in `report.json`; disturbed runs have none and are repeated.
+fn checked(folder: &Folder) -> Value {
+    let fleet = fleet();
+    for replica in fleet.replicas() {
+        replica.faults().stall_every_read(40, Duration::from_millis(8));
+    }
+    let rate = "--duration 6s --blocks 1 --warmup 100ms --clients 8 --rate 1000 --hedge-budget 20";
+    let probe = format!("probe {} {rate} --json report.json", words(&fleet));
+    for _ in 0..5 {
+        folder.run(&probe).succeeded();
+        let report = folder.report();
+        if report["check"]["verdict"].is_string() && report["advice"]["kind"] == "hedge" {
+            return report;
+        }
+    }
+    panic!("five runs without a check: {}", folder.report()["advice"]);
+}
+
+/// Replays a report that was changed.
+fn replay(folder: &Folder, report: &Value, words: &str) -> super::program::Ended {
+    std::fs::write(folder.path("changed.json"), report.to_string()).unwrap();
+    folder.run(&format!("replay changed.json {words}"))
+}
+
+/// Fails if the check is about another kind of time than the prediction, if advice that it does not
+/// bear out is given as one to take, or if a replay shows the check of other settings.
+#[test]
+fn checks_that_do_not_confirm_are_told() {
+    let folder = Folder::new();
+    let mut report = checked(&folder);
+    let of_pass = |name: &str| {
+        let passes = report["passes"].as_array().unwrap();
+        passes.iter().position(|pass| pass["name"] == name).unwrap()
+    };
+    let (hedged, without) = (of_pass("recommended"), of_pass("baseline at check"));
+    let check = &report["check"];
+    assert_eq!(check["measured_us"], report["passes"][hedged]["service_us"]["p99"]);
+    assert_eq!(check["without_us"], report["passes"][without]["service_us"]["p99"]);
+    let same = replay(&folder, &report, "");
+    assert!(same.out.contains("checked live: p99 service time"), "{}", same.out);
+    for other in ["--hedge-burst 2", "--percentile 99.9"] {
+        let other = replay(&folder, &report, other);
+        other.succeeded();
+        assert!(!other.out.contains("checked live"), "{}", other.out);
+    }
+    report["passes"][hedged]["service_us"]["p99"] = 90_000.0.into();
+    for at in ["p99_9", "p99_99", "max"] {
+        report["passes"][hedged]["service_us"][at] = 90_000.0.into();
+    }
+    let worse = replay(&folder, &report, "--html page.html");
+    worse.succeeded();
+    let page = std::fs::read_to_string(folder.path("page.html")).unwrap();
+    for (shown, name) in [(&worse.out, "text"), (&page, "page")] {
+        assert!(shown.contains("did NOT confirm the advice"), "{name}: {}", worse.out);
+        assert!(shown.contains("do not take it"), "{name}: {}", worse.out);
+    }
+}
+
+/// Fails if advice is given from baselines that disagree, or if too few reads pass for agreement.
+#[test]
+fn baselines_that_disagree_give_no_advice() {
+    let (steady, slow, folder) = (fleet(), fleet(), Folder::new());
+    for replica in slow.replicas() {
+        replica.faults().stall_every_read(1, Duration::from_millis(20));
+    }
+    let rate = "--duration 2400ms --blocks 1 --warmup 0s --clients 8 --rate 1000 --no-check";
+    let mut passes = Vec::new();
+    for fleet in [&slow, &steady] {
+        folder.run(&format!("probe {} {rate} --json report.json", words(fleet))).succeeded();
+        passes.push(folder.report()["passes"][3].clone());
+    }
+    let mut report = folder.report();
+    report["passes"][3] = passes[0].clone();
+    let apart = replay(&folder, &report, "");
+    apart.succeeded();
+    assert!(advice(&apart.out).contains("none: the two baselines disagree"), "{}", apart.out);
+    let few = "--duration 800ms --blocks 1 --warmup 0s --rate 500 --no-check --json report.json";
+    let few = folder.run(&format!("probe {} {few}", words(&steady)));
+    few.succeeded();
+    assert!(
+        few.out.contains("too few reads to tell whether the two baselines agree"),
+        "{}",
+        few.out
+    );
+}
+
 /// A primary and one replica, the smallest deployment. Fails if nothing is predicted because all reads
 /// come from the replica, or if the reads that the primary is asked aside count as reads.
 #[test]

@@ -6,7 +6,7 @@ mod heat;
 mod surface;
 mod text;
 
-use super::probe::figures::{PassFigures, Spread};
+use super::probe::figures::{HedgingFigures, PassFigures, Spread};
 use super::probe::report::{Report, us};
 use super::probe::{coded, figures::AnswerFigures};
 use std::fmt::{self, Write as _};
@@ -31,6 +31,7 @@ fn page_of(out: &mut String, report: &Report) -> fmt::Result {
     head(out, report)?;
     verdict(out, report)?;
     passes_table(out, report)?;
+    service_table(out, report)?;
     out.write_str("<h2>Latency of the passes</h2>\n<p class=\"note\">From the planned send to the reply, so \
                    that a stall is seen by every read that was due in it. Left: each further nine takes as \
                    much room as the one before.</p>\n")?;
@@ -85,11 +86,12 @@ fn verdict(out: &mut String, report: &Report) -> fmt::Result {
     let advice = &report.advice;
     writeln!(out, "<section class=\"card verdict {}\" id=\"advice\">", Escaped(&advice.kind))?;
     writeln!(out, "<p>{}</p>", Escaped(&sentence(&advice.text)))?;
-    if let Some(text) = report.check_text() {
-        writeln!(out, "<p>{}</p>", Escaped(&sentence(&text)))?;
+    if let Some(check) = &report.check {
+        let class = if check.refutes() { " class=\"warn\"" } else { "" };
+        writeln!(out, "<p{class}>{}</p>", Escaped(&sentence(&check.text)))?;
     }
     if let Some(drift) = &report.drift {
-        let class = if drift.agrees { "" } else { " class=\"warn\"" };
+        let class = if drift.agrees == Some(true) { "" } else { " class=\"warn\"" };
         writeln!(out, "<p{class}>{}</p>", Escaped(&sentence(&drift.text())))?;
     }
     if report.interrupted {
@@ -101,10 +103,16 @@ fn verdict(out: &mut String, report: &Report) -> fmt::Result {
     if let (Some(before), Some(after)) = (advice.before_us, advice.after_us) {
         let percentile = advice.percentile;
         out.write_str("<div class=\"figures\">")?;
-        figure(out, &us(before), &format!("p{percentile} without hedges"), Some(before))?;
-        figure(out, &us(after), &format!("p{percentile} predicted"), Some(after))?;
-        if let Some(measured) = report.check().and_then(|check| check.latency_us.p99) {
-            figure(out, &us(measured), "p99 measured", Some(measured))?;
+        let name = format!("p{percentile} service time");
+        figure(out, &us(before), &format!("{name} without hedges"), Some(before))?;
+        figure(out, &us(after), &format!("{name} predicted"), Some(after))?;
+        if let Some(check) = &report.check {
+            figure(
+                out,
+                &us(check.measured_us),
+                "p99 service time measured",
+                Some(check.measured_us),
+            )?;
         }
         if let Some(extra) = advice.extra_load_percent {
             figure(out, &format!("+{extra:.1} %"), "reads predicted", None)?;
@@ -129,7 +137,7 @@ fn figure(out: &mut String, number: &str, name: &str, exact_us: Option<f64>) -> 
 
 fn passes_table(out: &mut String, report: &Report) -> fmt::Result {
     out.write_str(
-        "<h2>Passes</h2>\n<div class=\"card wide\"><table id=\"passes\"><thead><tr><th>pass</th>\
+        "<h2>Passes</h2>\n<p class=\"note\">Latency, from the planned send to the reply.</p>\n<div class=\"card wide\"><table id=\"passes\"><thead><tr><th>pass</th>\
                    <th>hedge after</th><th>reads</th>",
     )?;
     columns(out)?;
@@ -151,13 +159,33 @@ fn passes_table(out: &mut String, report: &Report) -> fmt::Result {
     out.write_str("</tbody></table></div>\n")
 }
 
+/// The times that prediction and check are about.
+fn service_table(out: &mut String, report: &Report) -> fmt::Result {
+    out.write_str(
+        "<p class=\"note\">Service time, from the real send to the reply: what a hedge can change, and what \
+         prediction and check are about.</p>\n<div class=\"card wide\"><table id=\"times\"><thead><tr>\
+         <th>pass</th>",
+    )?;
+    columns(out)?;
+    out.write_str("</tr></thead><tbody>\n")?;
+    for (place, pass) in report.passes.iter().enumerate() {
+        let name = Escaped(&pass.name);
+        write!(out, "<tr><td><span class=\"key k{place}\"></span>{name}</td>")?;
+        times(out, &pass.service_us)?;
+        out.write_str("</tr>\n")?;
+    }
+    out.write_str("</tbody></table></div>\n")
+}
+
 fn delay(pass: &PassFigures) -> String {
     match &pass.hedging {
         None => "&ndash;".into(),
-        Some(hedging) if hedging.mode == "adaptive" => {
-            format!("adaptive, up to {} %", hedging.budget_percent)
+        Some(HedgingFigures { mode, delay_us: Some(delay), budget_percent, .. })
+            if mode != "adaptive" =>
+        {
+            format!("{}, up to {budget_percent} %", us(*delay))
         }
-        Some(hedging) => format!("{}, up to {} %", us(hedging.delay_us), hedging.budget_percent),
+        Some(hedging) => format!("adaptive, up to {} %", hedging.budget_percent),
     }
 }
 
@@ -204,11 +232,15 @@ fn what_if(out: &mut String, report: &Report) -> fmt::Result {
     let before = what_if.baseline.at(what_if.percentile);
     writeln!(
         out,
-        "<h2>What other settings would do</h2>\n<p class=\"note\">Predicted p{} for each delay and budget, \
-         and the extra load, from the times of the baseline passes ({} without hedges), if nodes are slow \
-         independently. Outlined: recommended.</p>\n<div class=\"card\">",
+        "<h2>What other settings would do</h2>\n<p class=\"note\">Predicted p{} service time for each delay \
+         and budget, and the extra load, from the times of the baseline passes ({} without hedges), if nodes \
+         are slow independently{}. Outlined: recommended.</p>\n<div class=\"card\">",
         what_if.percentile,
-        before.map_or("unknown".into(), us)
+        before.map_or("unknown".into(), us),
+        what_if
+            .grid
+            .first()
+            .map_or(String::new(), |pair| format!(", with a burst of {}", pair.burst))
     )?;
     surface::table(out, what_if, &report.advice)?;
     out.write_str("</div>\n")

@@ -68,8 +68,11 @@ pub(crate) struct NodeFigures {
 pub(crate) struct HedgingFigures {
     /// `fixed` or `adaptive`.
     pub(crate) mode: String,
-    /// The fixed delay; of an adaptive one the longest.
-    pub(crate) delay_us: f64,
+    /// The fixed delay; `null` for an adaptive one.
+    pub(crate) delay_us: Option<f64>,
+    /// The longest delay of an adaptive one; files of before it was named have it as their delay.
+    #[serde(default)]
+    pub(crate) ceiling_us: Option<f64>,
     pub(crate) budget_percent: u32,
     pub(crate) burst: u32,
     pub(crate) storm_guard: bool,
@@ -79,14 +82,15 @@ impl HedgingFigures {
     /// Of these settings.
     pub(crate) fn new(hedging: &Hedging) -> HedgingFigures {
         let us = |delay: Duration| delay.as_secs_f64() * 1e6;
-        let (mode, delay_us) = match hedging.delay {
-            Delay::Fixed(delay) => ("fixed", us(delay)),
-            Delay::Quantile { ceiling, .. } => ("adaptive", us(ceiling)),
-            _ => ("other", 0.0),
+        let (mode, delay_us, ceiling_us) = match hedging.delay {
+            Delay::Fixed(delay) => ("fixed", Some(us(delay)), None),
+            Delay::Quantile { ceiling, .. } => ("adaptive", None, Some(us(ceiling))),
+            _ => ("other", None, None),
         };
         HedgingFigures {
             mode: mode.into(),
             delay_us,
+            ceiling_us,
             budget_percent: hedging.max_extra_load_percent,
             burst: hedging.burst,
             storm_guard: hedging.storm_guard,
@@ -276,11 +280,15 @@ pub(crate) struct WhatIfFigures {
     pub(crate) baseline: PredictionFigures,
     /// What the user asked about.
     pub(crate) asked: Option<PredictionFigures>,
-    /// By budget, then by delay.
+    /// By budget, then by delay; all with the burst that was asked for.
     pub(crate) grid: Vec<PredictionFigures>,
+    /// The recommended delay and budget with other bursts; empty where none are recommended.
+    #[serde(default)]
+    pub(crate) bursts: Vec<PredictionFigures>,
 }
 
-/// By what factor the percentile falls, with its 95 % interval.
+/// By what factor the percentile falls, and where that lies in 95 % of resamples: how much is the luck of
+/// the draw, and nothing about what the prediction takes for granted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Gains {
     pub(crate) factor: f64,
@@ -291,7 +299,8 @@ pub(crate) struct Gains {
 /// What is recommended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AdviceFigures {
-    /// `hedge`, `leave`, `too-few` or `unknown`.
+    /// `hedge`, `leave`, `too-few`, `unknown`, `unsteady` (the baselines disagree) or `unconfirmed` (the
+    /// live check did not bear it out); settings to take are in `hedge` alone.
     pub(crate) kind: String,
     /// The same as a sentence.
     pub(crate) text: String,
@@ -302,6 +311,9 @@ pub(crate) struct AdviceFigures {
     pub(crate) before_us: Option<f64>,
     pub(crate) after_us: Option<f64>,
     pub(crate) extra_load_percent: Option<f64>,
+    /// Late reads of 100 that find no credit, as predicted.
+    #[serde(default)]
+    pub(crate) without_credit_percent: Option<f64>,
     pub(crate) gain: Option<Gains>,
     pub(crate) samples: Option<u64>,
     pub(crate) needed: Option<u64>,
@@ -320,10 +332,26 @@ impl AdviceFigures {
             before_us: None,
             after_us: None,
             extra_load_percent: None,
+            without_credit_percent: None,
             gain: None,
             samples: None,
             needed: None,
         }
+    }
+
+    /// Withholds a recommendation since the baselines disagree, which it was predicted from.
+    pub(crate) fn withhold_unsteady(&mut self) {
+        if self.kind == "hedge" || self.kind == "leave" {
+            let text = "none: the two baselines disagree, and a prediction from both holds for neither; \
+                        measure on a quieter machine, or longer (--duration)";
+            *self = AdviceFigures::without("unsteady", self.percentile, text.into());
+        }
+    }
+
+    /// Withholds a recommendation that the live check did not bear out. Its settings stay in the check.
+    pub(crate) fn withhold_unconfirmed(&mut self) {
+        let text = format!("not confirmed by the live check, do not take it: {}", self.text);
+        *self = AdviceFigures::without("unconfirmed", self.percentile, text);
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::target::one_line;
 use super::book::Book;
 use super::deployment::{self, Probed};
 use super::desk::{Desk, Stretch};
+use super::drift::Drift;
 use super::heat::Heat;
 use super::plan::{GOAL_RANK, PASSES, Plan};
 use super::predict::{self, Wish};
@@ -310,7 +311,14 @@ impl Probe {
         let wish = Wish { rank: GOAL_RANK, percent_max, burst, delay: None, seed: self.plan.seed };
         self.desk.with_books(|books| {
             let baselines = Kind::TURNS.iter().zip(books).filter(|(kind, _)| kind.is_baseline());
-            predict::recommended(baselines.map(|(_, book)| book), &wish)
+            let baselines: Vec<&Book> = baselines.map(|(_, book)| book).collect();
+            if let [first, .., second] = baselines[..] {
+                let drift = Drift::new(first.service.histogram(), second.service.histogram());
+                if drift.disagrees() {
+                    return None;
+                }
+            }
+            predict::recommended(baselines.into_iter(), &wish)
         })
     }
 }

@@ -7,6 +7,7 @@
 
 pub(crate) mod args;
 mod book;
+mod check;
 pub(crate) mod coded;
 mod deployment;
 mod desk;

@@ -6,6 +6,11 @@ use hdrhistogram::Histogram;
 use hedgerow::read::{Advice, Delay, Gain, Goal, Hedging, Prediction, Recorded, WhatIf};
 use std::time::Duration;
 
+/// Bursts that the advised pair is predicted with. The prediction takes one above 64 as 64.
+const BURSTS: [u32; 3] = [1, 10, 100];
+/// A larger burst that makes the percentile so many times faster is worth a word.
+const HELPS_MUCH: f64 = 1.25;
+
 /// What is asked of the prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
@@ -107,7 +112,8 @@ pub(crate) fn predict<'a>(
         );
         return (None, AdviceFigures::without("unknown", percentile, text));
     };
-    let advice = advice(&advise(&what_if, wish), &what_if, wish);
+    let advised = advise(&what_if, wish);
+    let advice = advice(&advised, &what_if, wish);
     let mut grid = what_if.grid(wish.burst);
     let asked = wish.delay.map(|delay| what_if.predict(delay, wish.percent_max, wish.burst));
     if let Some(asked) = asked {
@@ -120,6 +126,7 @@ pub(crate) fn predict<'a>(
         baseline: PredictionFigures::new(&what_if.baseline()),
         asked: asked.as_ref().map(PredictionFigures::new),
         grid: grid.iter().map(PredictionFigures::new).collect(),
+        bursts: bursts(&advised, &what_if).iter().map(PredictionFigures::new).collect(),
     };
     (Some(figures), advice)
 }
@@ -136,14 +143,16 @@ fn advice(advice: &Advice, what_if: &WhatIf, wish: &Wish) -> AdviceFigures {
     match advice {
         Advice::Hedge { prediction, gain } => {
             let text = format!(
-                "hedge after {}, for at most {} % of the reads: p{percentile} falls by a factor of {:.1} \
-                 (95 % sure: {:.1} to {:.1}) for {:.1} % more reads",
+                "hedge after {}, for at most {} % of the reads, with a burst of {}: p{percentile} service \
+                 time falls by a factor of {:.1} (resampled: {:.1} to {:.1}) for {:.1} % more reads{}",
                 time(prediction.delay),
                 prediction.percent,
+                prediction.burst,
                 gain.factor,
                 gain.low,
                 gain.high,
-                prediction.extra_load_percent
+                prediction.extra_load_percent,
+                larger_burst(prediction, what_if, wish).unwrap_or_default()
             );
             AdviceFigures {
                 delay_us: Some(prediction.delay.as_secs_f64() * 1e6),
@@ -152,15 +161,20 @@ fn advice(advice: &Advice, what_if: &WhatIf, wish: &Wish) -> AdviceFigures {
                 before_us: at_rank(&what_if.baseline(), wish.rank),
                 after_us: at_rank(prediction, wish.rank),
                 extra_load_percent: Some(prediction.extra_load_percent),
+                without_credit_percent: Some(prediction.without_credit_percent),
                 gain: Some(gains(gain)),
                 ..AdviceFigures::without("hedge", percentile, text)
             }
         }
         Advice::Leave { gain } => {
             let text = format!(
-                "do not hedge: not even the best delay and budget are sure to lower p{percentile} by \
-                 2 % (factor {:.2}, 95 % sure: {:.2} to {:.2})",
-                gain.factor, gain.low, gain.high
+                "do not hedge: with a burst of {} not even the best delay and budget lower p{percentile} \
+                 service time by 2 % for sure (factor {:.2}, resampled: {:.2} to {:.2}){}",
+                wish.burst,
+                gain.factor,
+                gain.low,
+                gain.high,
+                first_burst(what_if, wish).unwrap_or_default()
             );
             AdviceFigures {
                 gain: Some(gains(gain)),
@@ -179,6 +193,43 @@ fn advice(advice: &Advice, what_if: &WhatIf, wish: &Wish) -> AdviceFigures {
             }
         }
     }
+}
+
+/// The advised pair with every burst of the table; of the user's too.
+fn bursts(advised: &Advice, what_if: &WhatIf) -> Vec<Prediction> {
+    let Advice::Hedge { prediction, .. } = advised else { return Vec::new() };
+    let mut bursts = [BURSTS.as_slice(), &[prediction.burst]].concat();
+    bursts.sort_unstable();
+    bursts.dedup();
+    let predict = |burst| what_if.predict(prediction.delay, prediction.percent, burst);
+    bursts.into_iter().map(predict).collect()
+}
+
+/// What the smallest larger burst that helps much would do for the advised pair.
+fn larger_burst(advised: &Prediction, what_if: &WhatIf, wish: &Wish) -> Option<String> {
+    let now = at_rank(advised, wish.rank)?;
+    let larger = BURSTS.into_iter().filter(|burst| *burst > advised.burst);
+    let predicted = larger.map(|burst| what_if.predict(advised.delay, advised.percent, burst));
+    let mut reached = predicted.map(|pair| (pair.burst, at_rank(&pair, wish.rank)));
+    let (burst, then) =
+        reached.find(|(_, then)| then.is_some_and(|then| then * HELPS_MUCH < now))?;
+    Some(format!(
+        "; {:.1} % of the reads find no credit: --hedge-burst {burst} would make it {} instead of {}",
+        advised.without_credit_percent,
+        time(Duration::from_nanos((then? * 1e3) as u64)),
+        time(Duration::from_nanos((now * 1e3) as u64))
+    ))
+}
+
+/// The smallest larger burst with which something would be recommended.
+fn first_burst(what_if: &WhatIf, wish: &Wish) -> Option<String> {
+    BURSTS.into_iter().filter(|burst| *burst > wish.burst).find_map(|burst| {
+        let Advice::Hedge { gain, .. } = advise(what_if, &Wish { burst, ..*wish }) else {
+            return None;
+        };
+        let factor = gain.factor;
+        Some(format!("; with --hedge-burst {burst} it would fall by a factor of {factor:.1}"))
+    })
 }
 
 fn gains(gain: &Gain) -> Gains {

@@ -1,6 +1,7 @@
 //! A probe's report: what `--json` writes, `replay` reads, and the table and the page show.
 
 use super::super::machine::Machine;
+use super::check::{CheckFigures, Checked};
 use super::coded;
 use super::deployment::Probed;
 use super::drift::Drift;
@@ -14,9 +15,6 @@ use serde::{Deserialize, Serialize};
 
 /// The form of the JSON report; scripts look at it first.
 pub(crate) const SCHEMA: &str = "hedgerow.probe/1";
-
-/// A check that takes so many times as long as predicted falls short.
-const FALLS_SHORT: f64 = 1.5;
 
 /// A whole report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +35,9 @@ pub(crate) struct Report {
     pub(crate) check_drift: Option<Drift>,
     pub(crate) what_if: Option<WhatIfFigures>,
     pub(crate) advice: AdviceFigures,
+    /// What the live check says of the advice; `null` where these settings were not checked.
+    #[serde(default)]
+    pub(crate) check: Option<CheckFigures>,
     pub(crate) heat: HeatFigures,
     /// What a reader should know.
     pub(crate) remarks: Vec<String>,
@@ -95,15 +96,7 @@ impl Report {
             seed: plan.seed,
         };
         let (what_if, advice) = predict::predict(times, &wish);
-        let drift = match (baselines().next(), baselines().next_back()) {
-            (Some(first), Some(second)) => Drift::new(&first.latency, &second.latency),
-            _ => None,
-        };
-        let at_check = measured.passes.iter().find(|passed| passed.kind == Kind::CheckBaseline);
-        let check_drift = at_check
-            .zip(baselines().next())
-            .and_then(|(then, first)| Drift::new(&first.latency, &then.book.latency));
-        Report {
+        let mut report = Report {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             made_at_s: ran.at_s,
@@ -113,12 +106,15 @@ impl Report {
             heat: HeatFigures::new(&measured.heat, nodes.len()),
             nodes,
             passes: measured.passes.iter().map(PassFigures::new).collect(),
-            drift,
-            check_drift,
+            drift: None,
+            check_drift: None,
             what_if,
             advice,
+            check: None,
             remarks: measured.remarks.clone(),
-        }
+        };
+        report.conclude();
+        report
     }
 
     /// Predicts anew from the report's own histograms.
@@ -138,44 +134,40 @@ impl Report {
             nodes.map(|(times, is_spare)| NodeTimes { times, is_spare: *is_spare }).collect()
         });
         (self.what_if, self.advice) = predict::predict(histograms, wish);
+        self.conclude();
         Ok(())
     }
 
-    /// The pass that checked the advice.
-    pub(crate) fn check(&self) -> Option<&PassFigures> {
-        self.passes.iter().find(|pass| pass.name == Kind::Check.name())
+    /// Judges the prediction by what else was measured: advice that the baselines or the check speak
+    /// against is withheld.
+    fn conclude(&mut self) {
+        self.drift = self.drift_between(Kind::Baseline, Kind::BaselineAgain);
+        self.check_drift = self.drift_between(Kind::Baseline, Kind::CheckBaseline);
+        if self.drift.as_ref().is_some_and(Drift::disagrees) {
+            self.advice.withhold_unsteady();
+        }
+        self.check = self.checked();
+        if self.check.as_ref().is_some_and(CheckFigures::refutes) {
+            self.advice.withhold_unconfirmed();
+        }
     }
 
-    /// What the check says of the prediction, as a sentence.
-    pub(crate) fn check_text(&self) -> Option<String> {
-        if (self.advice.percentile - 99.0).abs() > 1e-9 {
-            // The check was made for another percentile than the one asked about now.
-            return None;
-        }
-        let (check, predicted) = (self.check()?, self.advice.after_us?);
-        let at_check = self.passes.iter().find(|pass| pass.name == Kind::CheckBaseline.name());
-        let before = at_check.and_then(|pass| pass.latency_us.p99).or(self.advice.before_us)?;
-        let measured = check.latency_us.p99?;
-        let mut text = format!(
-            "checked live: p99 {} (predicted {}; {} without hedges, in turns with the check) for {:.1} % \
-             more reads",
-            us(measured),
-            us(predicted),
-            us(before),
-            check.extra_load_percent()
-        );
-        let disturbed = self.check_drift.as_ref().is_some_and(|drift| !drift.agrees);
-        if disturbed {
-            text.push_str(
-                "; the machine or the deployment changed by then, also without hedges: do not judge by it",
-            );
-        } else if measured > predicted * FALLS_SHORT {
-            text.push_str(
-                "; less than predicted: slow reads come together here, so that the budget runs out or both \
-                 nodes are slow at once (a larger --hedge-burst may help)",
-            );
-        }
-        Some(text)
+    fn pass(&self, kind: Kind) -> Option<&PassFigures> {
+        self.passes.iter().find(|pass| pass.name == kind.name())
+    }
+
+    fn drift_between(&self, first: Kind, second: Kind) -> Option<Drift> {
+        let times = |kind| coded::decode(&self.pass(kind)?.service_hdr).ok();
+        Some(Drift::new(&times(first)?, &times(second)?))
+    }
+
+    fn checked(&self) -> Option<CheckFigures> {
+        let checked = Checked {
+            pass: self.pass(Kind::Check)?,
+            without: self.pass(Kind::CheckBaseline)?,
+            disturbed: self.check_drift.as_ref().is_some_and(Drift::disagrees),
+        };
+        CheckFigures::new(&self.advice, &checked)
     }
 }
 

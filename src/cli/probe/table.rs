@@ -61,32 +61,19 @@ fn write_head(out: &mut String, report: &Report) -> Result {
 }
 
 fn write_passes(out: &mut String, report: &Report) -> Result {
-    write!(out, "\n{:NAME$}{:>9}", "latency in ms", "reads")?;
-    for (name, _) in Spread::default().columns() {
-        write!(out, "{name:>9}")?;
-    }
-    writeln!(out, "{:>9}", "+load")?;
-    for pass in &report.passes {
-        write_row(out, &title(pass), &pass.latency_us)?;
-        writeln!(out, "{:>8.1}%", pass.extra_load_percent())?;
-    }
+    write_times(out, report, "latency in ms", |pass| &pass.latency_us)?;
     writeln!(
         out,
         "latency counts from the planned send: a read that had to wait its turn is late"
     )?;
-    for pass in report.passes.iter().filter(|pass| pass.errors + pass.unsent + pass.unanswered > 0)
-    {
-        let kinds: Vec<String> =
-            pass.errors_by_kind.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        writeln!(
-            out,
-            "{}: {} errors ({}), {} unsent, {} unanswered, in no percentile",
-            pass.name,
-            pass.errors,
-            kinds.join(", "),
-            pass.unsent,
-            pass.unanswered
-        )?;
+    write_times(out, report, "service time in ms", |pass| &pass.service_us)?;
+    writeln!(
+        out,
+        "service time counts from the real send: that is what a hedge can change, and what prediction and \
+         check are about"
+    )?;
+    for pass in &report.passes {
+        write_counts(out, pass)?;
     }
     if let Some(drift) = &report.drift {
         writeln!(out, "{}", drift.text())?;
@@ -94,10 +81,50 @@ fn write_passes(out: &mut String, report: &Report) -> Result {
     Ok(())
 }
 
+/// One kind of times of all passes.
+fn write_times(
+    out: &mut String,
+    report: &Report,
+    head: &str,
+    times: impl Fn(&PassFigures) -> &Spread,
+) -> Result {
+    write!(out, "\n{head:NAME$}{:>9}", "reads")?;
+    for (name, _) in Spread::default().columns() {
+        write!(out, "{name:>9}")?;
+    }
+    writeln!(out, "{:>9}", "+load")?;
+    for pass in &report.passes {
+        write_row(out, &title(pass), times(pass))?;
+        writeln!(out, "{:>8.1}%", pass.extra_load_percent())?;
+    }
+    Ok(())
+}
+
+/// Reads of a pass that are not as they should be, where there are any.
+fn write_counts(out: &mut String, pass: &PassFigures) -> Result {
+    let kinds = pass.errors_by_kind.iter().map(|(kind, count)| format!("{kind} {count}"));
+    let kinds: Vec<String> = kinds.collect();
+    let left_out = [
+        (pass.errors, format!("{} errors ({})", pass.errors, kinds.join(", "))),
+        (pass.unsent, format!("{} unsent", pass.unsent)),
+        (pass.unanswered, format!("{} unanswered", pass.unanswered)),
+    ];
+    let left_out: Vec<String> =
+        left_out.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+    if !left_out.is_empty() {
+        writeln!(out, "{}: {}, in no percentile", pass.name, left_out.join(", "))?;
+    }
+    if pass.misses > 0 {
+        let (name, misses, reads) = (&pass.name, pass.misses, pass.reads);
+        writeln!(out, "{name}: {misses} of {reads} reads found no value (their keys were gone)")?;
+    }
+    Ok(())
+}
+
 fn title(pass: &PassFigures) -> String {
     match &pass.hedging {
         Some(hedging) if hedging.mode == "fixed" => {
-            format!("{} {}", pass.name, us(hedging.delay_us))
+            format!("{} {}", pass.name, us(hedging.delay_us.unwrap_or_default()))
         }
         _ => pass.name.clone(),
     }
@@ -167,8 +194,8 @@ fn write_prediction(out: &mut String, report: &Report) -> Result {
         write_what_if(out, what_if)?;
     }
     writeln!(out, "\nadvice: {}", report.advice.text)?;
-    match report.check_text() {
-        Some(text) => writeln!(out, "{text}"),
+    match &report.check {
+        Some(check) => writeln!(out, "{}", check.text),
         None => Ok(()),
     }
 }
@@ -176,9 +203,14 @@ fn write_prediction(out: &mut String, report: &Report) -> Result {
 /// The best delay of each budget: the whole grid is in the JSON and on the page.
 fn write_what_if(out: &mut String, what_if: &WhatIfFigures) -> Result {
     let percentile = what_if.percentile;
+    write!(out, "\npredicted service time in ms")?;
+    match what_if.grid.first() {
+        Some(pair) => writeln!(out, ", with a burst of {}", pair.burst)?,
+        None => writeln!(out)?,
+    }
     writeln!(
         out,
-        "\n{:NAME$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "{:NAME$}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
         format!("what if, p{percentile} best"),
         "delay",
         "p50",
@@ -197,6 +229,9 @@ fn write_what_if(out: &mut String, what_if: &WhatIfFigures) -> Result {
         if let Some(best) = pairs.min_by(|one, other| at(one).total_cmp(&at(other))) {
             write_predicted(out, &format!("at most {budget} %"), best)?;
         }
+    }
+    for pair in &what_if.bursts {
+        write_predicted(out, &format!("advised, burst {}", pair.burst), pair)?;
     }
     match &what_if.asked {
         Some(asked) => write_predicted(out, &format!("asked: {} %", asked.budget_percent), asked),
