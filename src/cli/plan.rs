@@ -4,6 +4,7 @@ use super::args::{BenchArgs, DoorName, ParkName, RungName};
 use super::arrival::Arrivals;
 use super::keys::{KeyDist, KeyName, Keys, MOST_KEYS, NAME_LEN};
 use super::mix::{Mix, Verb};
+use super::output::is_same_file;
 use super::reads::ReadArgs;
 use super::size::ValueSize;
 use hedgerow::command::slot::slot_of;
@@ -121,7 +122,9 @@ impl Plan {
                 "--connections times --depth: at most {MOST_IN_FLIGHT} requests in flight"
             ));
         }
-        if self.json.is_some() && self.json == self.hdr {
+        if let (Some(json), Some(hdr)) = (&self.json, &self.hdr)
+            && is_same_file(json, hdr)
+        {
             return Err("--json and --hdr name the same file".into());
         }
         Keys::new(self.keys, self.key_dist)?;

@@ -47,6 +47,8 @@ fn wrong_usage() {
         ("probe --reference --rate 5", "--rate"),
         ("probe redis://192.0.2.1 --replica [::1]:6380 --reference", "--pause-replicas"),
         ("replay", "<FILE>"),
+        ("replay report.json --html ./report.json", "--html ./report.json"),
+        ("probe --json a --html ./a", "--html"),
         ("replay report.json --percentile 100", "--percentile 100"),
         ("replay report.json --hedge-budget 0", "--hedge-budget 0"),
         ("bench --replica 192.0.2.1:6379", "--replica needs a URL"),
@@ -411,6 +413,28 @@ fn interrupt_gives_the_figures() {
         report["passes"].as_array().unwrap().iter().map(|pass| pass["reads"].as_u64().unwrap());
     assert!(reads.sum::<u64>() > 100);
     assert!(std::fs::read_to_string(folder.path("page.html")).unwrap().contains("Interrupted"));
+}
+
+/// Fails if a run that measured nothing counts as done, or if it touches the reports of another.
+#[test]
+fn runs_that_fail_leave_reports_alone() {
+    let (fleet, folder) = (fleet(), Folder::new());
+    std::fs::write(folder.path("page.html"), "an older page").unwrap();
+    let files = "--json report.json --html page.html";
+    let child = folder.start(&format!("probe {} --warmup 1h --rate 1000 {files}", words(&fleet)));
+    let began = Instant::now();
+    while fleet.replica(0).stats().commands < 200 {
+        assert!(began.elapsed() < Duration::from_secs(60), "the program does nothing");
+        std::thread::yield_now();
+    }
+    let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    end(child).failed(1, "interrupted before a read was measured");
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    folder.run(&format!("probe redis://{gone} --replica {gone}1 {files}")).failed(2, "--replica");
+    folder.run(&format!("probe {} --replica {gone} {files}", fleet.url())).failed(1, "--replica");
+    assert_eq!(std::fs::read_to_string(folder.path("page.html")).unwrap(), "an older page");
+    assert_eq!(std::fs::read_dir(folder.path("")).unwrap().count(), 1, "nothing else");
 }
 
 /// The load generator takes the same flags. Fails if its reads stay on the primary, or if the

@@ -42,6 +42,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use told::Told;
 
+/// What a run comes to that the user ended too early.
+const NOTHING_MEASURED: &str = "interrupted before a read was measured";
+
 /// Runs the probe.
 pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
     let plan = Arc::new(Plan::new(args).map_err(Failure::Usage)?);
@@ -57,15 +60,18 @@ pub(crate) fn run(args: ProbeArgs) -> Result<(), Failure> {
     let at_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let measured = measured(&plan, &deployment, &cores).map_err(Failure::Failed)?;
     let Some(measured) = measured else {
-        remark("interrupted before a read was measured");
-        return Ok(());
+        return Err(Failure::Failed(NOTHING_MEASURED.into()));
     };
     let ran = Ran { rung: Some(cores.rung()), cpu, at_s };
     let report = Report::new(&plan, &ran, &measured);
     let said = say(&table::text(&report));
+    if let Err(line) = verdict(&report) {
+        // A report without a read is not worth the one that may be there.
+        return said.and(Err(Failure::Failed(line)));
+    }
     let json = json.map_or(Ok(()), |out| out.write(|out| write_json(out, &report)));
     let html = html.map_or(Ok(()), |out| out.write(|out| page::write(out, &report)));
-    said.and(json.and(html).and(verdict(&report)).map_err(Failure::Failed))
+    said.and(json.and(html).map_err(Failure::Failed))
 }
 
 fn measured(
@@ -122,8 +128,11 @@ fn write_json(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 
 /// Whether the figures are those of a probe at all.
 fn verdict(report: &Report) -> Result<(), String> {
-    if report.interrupted || report.passes.iter().any(|pass| pass.reads > 0) {
+    if report.passes.iter().any(|pass| pass.reads > 0) {
         return Ok(());
+    }
+    if report.interrupted {
+        return Err(NOTHING_MEASURED.into());
     }
     let kinds = report.passes.iter().flat_map(|pass| &pass.errors_by_kind);
     match kinds.max_by_key(|(_, count)| **count) {

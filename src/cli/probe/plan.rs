@@ -1,6 +1,7 @@
 //! What a probe is to do: all flags together, checked, with every default filled in.
 
 use super::super::args::{ParkName, RungName};
+use super::super::output::is_same_file;
 use super::super::reads::ReadArgs;
 use super::super::target::one_line;
 use super::args::ProbeArgs;
@@ -92,7 +93,9 @@ impl Plan {
     }
 
     fn checked(self) -> Result<Plan, String> {
-        if self.json.is_some() && self.json == self.html {
+        if let (Some(json), Some(html)) = (&self.json, &self.html)
+            && is_same_file(json, html)
+        {
             return Err("--json and --html name the same file".into());
         }
         if self.block() < SHORTEST_BLOCK && !self.reference {

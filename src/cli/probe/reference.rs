@@ -7,7 +7,7 @@ use super::super::output::Output;
 use super::super::pinned::Timer;
 use super::super::progress::Progress;
 use super::super::target::{alone, one_line};
-use super::super::{Failure, remark, say};
+use super::super::{Failure, say};
 use super::deployment::{self, Deployment, VALUE_SIZE};
 use super::figures::{HedgingFigures, LedgerFigures};
 use super::plan::Plan;
@@ -120,8 +120,8 @@ pub(crate) fn run(
     let passed = ended.into_iter().next().unwrap_or(Ok(None));
     let passed = passed.map_err(|e| Failure::Failed(with_address(&deployment.address(), e)))?;
     let Some(passed) = passed else {
-        remark("interrupted before the reference run was complete");
-        return Ok(());
+        let line = "interrupted before the reference run was complete";
+        return Err(Failure::Failed(line.into()));
     };
     let report = Reference::new(&options, passed);
     let said = say(&report.text());

@@ -1,6 +1,6 @@
 //! `hedgerow replay`: the prediction again, from a saved report and with other parameters.
 
-use super::super::output::Output;
+use super::super::output::{Output, is_same_file};
 use super::super::reads::{budget, burst};
 use super::super::{Failure, page, say};
 use super::args::ReplayArgs;
@@ -19,6 +19,10 @@ pub(crate) fn run(args: ReplayArgs) -> Result<(), Failure> {
     let percent_max = percent_max.map_err(Failure::Usage)?;
     let hedges = args.hedge_burst.map(|_| burst(args.hedge_burst)).transpose();
     let hedges = hedges.map_err(Failure::Usage)?;
+    if let Some(html) = args.html.as_deref().filter(|html| is_same_file(html, &args.file)) {
+        let line = format!("--html {}: is the report that is replayed", html.display());
+        return Err(Failure::Usage(format!("{line}, name another file")));
+    }
     let mut report = read(&args.file).map_err(Failure::Failed)?;
     let html = Output::open("--html", args.html.as_deref()).map_err(Failure::Failed)?;
     let wish = Wish {
