@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest length of time that a flag takes: a year. Longer ones are typing errors.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Parses a number with a unit: `us`, `ms`, `s`, `m` or `h`. A fraction is fine: `1.5s`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {

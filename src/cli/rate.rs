@@ -1,7 +1,7 @@
 //! Rates as typed: `1000`, `300_000`, `1e6`.
 
 /// Highest rate: a request per nanosecond.
-const HIGHEST: f64 = 1e9;
+pub(crate) const HIGHEST: f64 = 1e9;
 
 /// Parses requests per second: above 0, at most 1e9.
 pub(crate) fn parse(text: &str) -> Result<f64, String> {

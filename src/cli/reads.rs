@@ -11,7 +11,7 @@ use std::time::Duration;
 const DELAYS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(50)..=Duration::from_secs(60);
 /// Most hedges that may be stored.
-const MOST_BURST: u32 = 1_000_000;
+pub(crate) const MOST_BURST: u32 = 1_000_000;
 
 /// Flags about replicas and hedging.
 #[derive(Clone, Debug, Default, clap::Args)]

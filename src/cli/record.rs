@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest time that is told apart, in nanoseconds: an hour. Longer ones count as this long.
-const LONGEST_NS: u64 = 3_600_000_000_000;
+pub(crate) const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits of the histograms.
 const DIGITS: u8 = 3;
 

@@ -356,6 +356,50 @@ fn wrong_replay_files_are_told() {
     }
 }
 
+/// Fails if a report with a number that no probe writes, or a histogram that is damaged, is replayed;
+/// if the line does not name the field; or if the page never ends.
+#[test]
+fn damaged_reports_are_told() {
+    let (fleet, folder) = (fleet(), Folder::new());
+    folder
+        .run(&format!("probe {} {SHORT} --json report.json --no-check", words(&fleet)))
+        .succeeded();
+    let report = folder.report();
+    replay(&folder, &report, "--html page.html").succeeded();
+    let cases: [(&str, Value, &str); 19] = [
+        ("/passes", serde_json::json!([]), "passes"),
+        ("/passes/0/name", "first".into(), "\"baseline\""),
+        ("/passes/1/latency_hdr", "HISTFAAAAB".into(), "passes[1].latency_hdr"),
+        ("/passes/0/latency_hdr", "!".into(), "passes[0].latency_hdr is no base64"),
+        ("/passes/0/service_hdr", report["passes"][1]["by_node"][1]["hdr"].clone(), "as counted"),
+        ("/passes/0/service_hdr", "HISTFA==".into(), "passes[0].service_hdr"),
+        ("/passes/1/by_node/1/hdr", "".into(), "passes[1].by_node[1].hdr"),
+        ("/passes/0/samples_us/3", 1e308.into(), "passes[0].samples_us[3]"),
+        ("/passes/0/samples_us/3", (-5).into(), "passes[0].samples_us[3]"),
+        ("/passes/0/service_us/p99", 1e300.into(), "passes[0].service_us at p99"),
+        ("/passes/0/latency_us/count", 0.into(), "passes[0].latency_us.count"),
+        ("/configuration/clients", 0.into(), "configuration.clients is 0: from 1 to 256"),
+        ("/configuration/clients", 4_000_000_000_u64.into(), "configuration.clients"),
+        ("/configuration/rate_per_s", 0.into(), "configuration.rate_per_s is 0"),
+        ("/configuration/rate_per_s", 1e300.into(), "configuration.rate_per_s"),
+        ("/configuration/duration_s", 1e300.into(), "configuration.duration_s"),
+        ("/configuration/block_s", (-1).into(), "configuration.block_s is -1"),
+        ("/heat/span_s", 1e300.into(), "heat.span_s"),
+        ("/made_at_s", u64::MAX.into(), "made_at_s"),
+    ];
+    for (at, wrong, named) in cases {
+        let mut damaged = report.clone();
+        *damaged.pointer_mut(at).unwrap_or_else(|| panic!("{at}")) = wrong;
+        let ended = replay(&folder, &damaged, "--html page.html");
+        ended.failed(1, named);
+        assert!(
+            ended.err.contains("changed.json: ") && ended.err.contains("right"),
+            "{}",
+            ended.err
+        );
+    }
+}
+
 /// Fails if the reference run has not its samples, sends more hedges than its budget, has a tail
 /// that a pause does not explain, or if its exit code and its verdict part ways. On a machine that is busy
 /// otherwise a run may miss 10 ms; not three of them.

@@ -1,5 +1,10 @@
 //! Axes of plots: from values to positions, and where the marks are.
 
+/// What an axis holds at the least and at the most, in microseconds: a picosecond, and thirty years. It has
+/// few marks, whatever it is asked for.
+const LEAST: f64 = 1e-6;
+const MOST: f64 = 1e15;
+
 /// A logarithmic axis between two positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogAxis {
@@ -12,8 +17,8 @@ pub(super) struct LogAxis {
 impl LogAxis {
     /// From `low` at position `from` to `high` at position `to`, both widened to at least a factor of two.
     pub(super) fn new(low: f64, high: f64, from: f64, to: f64) -> LogAxis {
-        let low = if low.is_finite() && low > 0.0 { low } else { 1.0 };
-        let high = if high.is_finite() { high.max(low * 2.0) } else { low * 2.0 };
+        let low = if low.is_finite() && low > 0.0 { low.clamp(LEAST, MOST) } else { 1.0 };
+        let high = if high.is_finite() { high.min(MOST).max(low * 2.0) } else { low * 2.0 };
         LogAxis { low, high, from, to }
     }
 
@@ -103,6 +108,9 @@ mod tests {
         assert!((axis.at(1_000.0) - 150.0).abs() < 1e-9);
         assert_eq!(axis.marks(), [100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0]);
         assert!(LogAxis::new(0.0, f64::NAN, 0.0, 1.0).at(3.0).is_finite());
+        for (low, high) in [(f64::MAX, 0.0), (1e-300, 1e300), (f64::MAX * 0.8, f64::INFINITY)] {
+            assert!(LogAxis::new(low, high, 0.0, 1.0).marks().len() < 100, "{low} to {high}");
+        }
         let tail = TailAxis::new(10_000, 0.0, 400.0);
         assert!(
             (tail.at(0.99) - 200.0).abs() < 1e-6 && tail.at(1.0) == 400.0 && tail.at(0.0) == 0.0

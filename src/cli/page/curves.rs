@@ -16,6 +16,9 @@ const BOTTOM: f64 = 36.0;
 /// Points of a curve, at most.
 const POINTS: usize = 240;
 
+/// What stands where a plot would be empty.
+const NONE: &str = "<p class=\"note\">No read was measured.</p>\n";
+
 /// One pass as a curve.
 #[derive(Debug)]
 pub(super) struct Curve<'a> {
@@ -64,6 +67,9 @@ fn latencies(curves: &[Curve<'_>], from: f64, to: f64) -> LogAxis {
 
 /// Latency by percentile, both on logarithmic scales.
 pub(super) fn by_percentile(out: &mut String, curves: &[Curve<'_>]) -> Result {
+    if curves.is_empty() {
+        return out.write_str(NONE);
+    }
     let x = TailAxis::new(count(curves), LEFT, WIDTH - RIGHT);
     let y = latencies(curves, HEIGHT - BOTTOM, TOP);
     open(out, "percentiles", "Latency of each pass by percentile")?;
@@ -82,6 +88,9 @@ pub(super) fn by_percentile(out: &mut String, curves: &[Curve<'_>]) -> Result {
 
 /// The share of reads that took no longer, by latency on a logarithmic scale.
 pub(super) fn by_latency(out: &mut String, curves: &[Curve<'_>]) -> Result {
+    if curves.is_empty() {
+        return out.write_str(NONE);
+    }
     let x = latencies(curves, LEFT, WIDTH - RIGHT);
     let y = |share: f64| (HEIGHT - BOTTOM) + (TOP - (HEIGHT - BOTTOM)) * share;
     open(out, "cdf", "Share of reads of each pass that took no longer")?;

@@ -13,6 +13,8 @@ const MATTERS: f64 = 1.25;
 const READS_MIN: u64 = 100;
 /// Reads of each baseline below which nothing is called agreement: ten beyond the 99th percentile.
 const AGREE_MIN: u64 = 1_000;
+/// Reads beyond a percentile below which no difference is told: one slow read would make it.
+const DIFFER_MIN: f64 = 9.9;
 /// Reads beyond a percentile that make its difference chance's doing, where chance explains it. Of fewer,
 /// chance explains anything.
 const BEYOND_MIN: f64 = 50.0;
@@ -99,10 +101,13 @@ fn same(first: &Histogram<u64>, second: &Histogram<u64>, q: f64) -> Option<bool>
     if (1.0 / MATTERS..=MATTERS).contains(&ratio) {
         return Some(true);
     }
+    let beyond = first.len().min(second.len()) as f64 * (1.0 - q);
+    if beyond < DIFFER_MIN {
+        return None;
+    }
     if !overlap(interval(first, q), interval(second, q)) {
         return Some(false);
     }
-    let beyond = first.len().min(second.len()) as f64 * (1.0 - q);
     (beyond >= BEYOND_MIN).then_some(true)
 }
 
@@ -150,6 +155,13 @@ mod tests {
             Some(false),
             "few, yet twice"
         );
+    }
+
+    /// 1 and 3 of a hundred stall. Fails if one slow read is a change.
+    #[test]
+    fn one_slow_read_is_no_change() {
+        assert_eq!(Drift::new(&times(100, 400, 1), &times(100, 400, 3)).agrees, None);
+        assert_eq!(Drift::new(&times(100, 400, 3), &times(100, 400, 0)).agrees, None);
     }
 
     /// Fails if few reads are called agreement, whatever their percentiles are, or if the sentence

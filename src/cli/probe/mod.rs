@@ -20,6 +20,7 @@ mod predict;
 mod reference;
 mod replay;
 pub(crate) mod report;
+mod saved;
 mod table;
 mod told;
 

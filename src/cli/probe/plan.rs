@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Most blocks of a pass.
-const MOST_BLOCKS: u32 = 1_000;
+pub(crate) const MOST_BLOCKS: u32 = 1_000;
 /// Most clients.
-const MOST_CLIENTS: u32 = 256;
+pub(crate) const MOST_CLIENTS: u32 = 256;
 /// Most keys.
 const MOST_KEYS: u32 = 100_000;
 /// Most replicas: each has histograms in every pass.
