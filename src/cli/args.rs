@@ -7,7 +7,7 @@ use super::probe::args::{ProbeArgs, ReplayArgs};
 use super::reads::ReadArgs;
 use super::size::ValueSize;
 use super::topology::args::TopologyArgs;
-use super::{duration, rate};
+use super::{duration, number, rate};
 use clap::{Parser, Subcommand, ValueEnum};
 use hedgerow_runtime::caps::Rung;
 use hedgerow_runtime::cpu::CpuList;
@@ -65,11 +65,11 @@ pub(crate) struct BenchArgs {
     pub(crate) cores: Option<CpuList>,
 
     /// Connections per core; with --door hosted: of the client [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count::<u32>)]
     pub(crate) connections: Option<u32>,
 
     /// Requests in flight per connection, at most [default: closed loop 1, open loop 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count::<u32>)]
     pub(crate) depth: Option<u32>,
 
     /// Open loop: requests per second of all cores together; without it the loop is closed
@@ -85,7 +85,7 @@ pub(crate) struct BenchArgs {
     pub(crate) duration: Option<Duration>,
 
     /// Measure this many requests of all cores together, instead of a length of time
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count::<u64>)]
     pub(crate) requests: Option<u64>,
 
     /// Load before the measurement that is not counted [default: 1s]
@@ -101,7 +101,7 @@ pub(crate) struct BenchArgs {
     pub(crate) value_size: Option<ValueSize>,
 
     /// Number of keys [default: 10000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count::<u64>)]
     pub(crate) keys: Option<u64>,
 
     /// How keys are drawn: uniform, zipf:S, gaussian or sequential [default: uniform]
@@ -122,7 +122,7 @@ pub(crate) struct BenchArgs {
     pub(crate) load_anyway: bool,
 
     /// Seed of everything that is drawn [default: a fresh one, printed in the report]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     pub(crate) seed: Option<u64>,
 
     /// Write the report as JSON
@@ -146,11 +146,11 @@ pub(crate) struct BenchArgs {
     pub(crate) door: Option<DoorName>,
 
     /// Threads of the tokio runtime, with --door hosted [default: 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count::<u32>)]
     pub(crate) workers: Option<u32>,
 
     /// Repeat the run and merge the histograms [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::count::<u32>)]
     pub(crate) runs: Option<u32>,
 
     #[command(flatten)]

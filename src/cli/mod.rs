@@ -24,6 +24,7 @@ mod load;
 mod machine;
 mod mix;
 mod nodes;
+mod number;
 mod output;
 mod page;
 mod pinned;
@@ -47,6 +48,7 @@ mod topology;
 use args::{Args, Task};
 use clap::Parser;
 use clap::error::ErrorKind;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -67,12 +69,23 @@ pub(crate) fn main() -> ExitCode {
     };
     let (code, line) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Usage(line)) => (2, format!("{line} (see hedgerow --help)")),
+        Err(Failure::Usage(line)) => {
+            (2, format!("{line} (see {})", help(std::env::args_os().nth(1))))
+        }
         Err(Failure::Failed(line)) => (1, line),
     };
     // Nobody is left to tell where standard error is closed.
     let _ = writeln!(io::stderr(), "hedgerow: {line}");
     ExitCode::from(code)
+}
+
+/// The command that explains the flags of what was to be done.
+fn help(word: Option<OsString>) -> String {
+    let tasks = ["probe", "replay", "bench", "topology", "doctor"];
+    match tasks.into_iter().find(|task| word.as_deref() == Some(OsStr::new(task))) {
+        Some(task) => format!("hedgerow {task} --help"),
+        None => "hedgerow --help".into(),
+    }
 }
 
 fn run(args: Args) -> Result<(), Failure> {

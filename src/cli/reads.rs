@@ -1,7 +1,7 @@
 //! Where reads go and whether they are hedged: the flags that `bench` and `probe` share, since no form
 //! of a URL carries them.
 
-use super::duration;
+use super::{duration, number};
 use hedgerow::read::{Delay, Hedging, ReadFrom};
 use hedgerow::{Endpoint, Options};
 use std::net::{IpAddr, Ipv6Addr};
@@ -24,7 +24,7 @@ pub(crate) struct ReadArgs {
     #[arg(
         long = "seed-node",
         value_name = "HOST:PORT",
-        value_parser = address,
+        value_parser = |text: &str| one_address("--seed-node", text),
         help_heading = "Cluster, replicas and hedging"
     )]
     pub(crate) seed_nodes: Vec<Endpoint>,
@@ -34,7 +34,7 @@ pub(crate) struct ReadArgs {
     #[arg(
         long = "replica",
         value_name = "HOST:PORT",
-        value_parser = address,
+        value_parser = |text: &str| one_address("--replica", text),
         help_heading = "Cluster, replicas and hedging"
     )]
     pub(crate) replicas: Vec<Endpoint>,
@@ -55,11 +55,21 @@ pub(crate) struct ReadArgs {
     pub(crate) hedge_delay: Option<Delay>,
 
     /// Most copies, in percent of the reads: 1 to 100; a probe recommends no more [default: 5]
-    #[arg(long, value_name = "PERCENT", help_heading = "Cluster, replicas and hedging")]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = percent,
+        help_heading = "Cluster, replicas and hedging"
+    )]
     pub(crate) hedge_budget: Option<u32>,
 
     /// Most copies that unspent budget may start at once: 1 to 1000000 [default: 1]
-    #[arg(long, value_name = "N", help_heading = "Cluster, replicas and hedging")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = hedges,
+        help_heading = "Cluster, replicas and hedging"
+    )]
     pub(crate) hedge_burst: Option<u32>,
 }
 
@@ -128,6 +138,12 @@ impl ReadArgs {
                 "--read-from {reads} needs --zone, the zone that this client is in"
             ));
         }
+        if let (Some(zone), false) = (&self.zone, reads.needs_zone()) {
+            return Err(format!(
+                "--zone {zone}: --read-from {reads} does not look at zones; say az-affinity or \
+                 az-affinity-replicas-and-primary"
+            ));
+        }
         if reads == ReadFrom::Replica && self.replicas.is_empty() && !self.cluster {
             return Err("--read-from replica needs replicas: name each with --replica".into());
         }
@@ -184,6 +200,16 @@ pub(crate) fn burst(typed: Option<u32>) -> Result<u32, String> {
     }
 }
 
+/// A budget as typed.
+pub(crate) fn percent(text: &str) -> Result<u32, String> {
+    number::whole(text, 1, 100)
+}
+
+/// A burst as typed.
+pub(crate) fn hedges(text: &str) -> Result<u32, String> {
+    number::whole(text, 1, MOST_BURST)
+}
+
 /// A delay as typed: a length of time, or `adaptive`.
 fn delay(text: &str) -> Result<Delay, String> {
     if text.eq_ignore_ascii_case("adaptive") {
@@ -194,9 +220,13 @@ fn delay(text: &str) -> Result<Delay, String> {
 
 /// A fixed delay as typed.
 pub(crate) fn fixed_delay(text: &str) -> Result<Duration, String> {
-    match duration::parse(text)? {
-        delay if DELAYS.contains(&delay) => Ok(delay),
-        _ => Err("out of range: from 50us to 60s".into()),
+    const RIGHT: &str = "from 50us to 60s is right, such as 5ms";
+    match duration::parse(text) {
+        Ok(delay) if DELAYS.contains(&delay) => Ok(delay),
+        Err(_) if text.parse::<f64>().is_ok_and(f64::is_finite) => {
+            Err(format!("a unit is missing: {RIGHT}"))
+        }
+        _ => Err(RIGHT.into()),
     }
 }
 
@@ -206,6 +236,14 @@ fn policy(text: &str) -> Result<ReadFrom, String> {
         // The library names its own option, which is not the flag's name.
         text.split_once("must be ").map_or(text.clone(), |(_, words)| format!("must be {words}"))
     })
+}
+
+/// The address of a flag that is given once for each.
+fn one_address(flag: &str, text: &str) -> Result<Endpoint, String> {
+    if text.contains(',') {
+        return Err(format!("one HOST:PORT at a time: repeat {flag} for each"));
+    }
+    address(text)
 }
 
 /// `HOST:PORT`; an IPv6 address stands in brackets.
@@ -285,6 +323,7 @@ mod tests {
         assert!(some.check(ReadFrom::AzAffinity).unwrap_err().contains("--zone"));
         let zoned = ReadArgs { zone: Some("a".into()), ..some.clone() };
         assert!(zoned.check(ReadFrom::AzAffinity).is_ok());
+        assert!(zoned.check(ReadFrom::Nearest).unwrap_err().starts_with("--zone a"));
         assert!(ReadArgs::default().check(ReadFrom::Replica).unwrap_err().contains("--replica"));
         let hedged = ReadArgs { hedge_budget: Some(3), ..some.clone() };
         assert!(hedged.check(ReadFrom::Primary).unwrap_err().starts_with("--hedge-budget"));
@@ -298,7 +337,8 @@ mod tests {
         let mut said = ReadArgs::default();
         said.heed(Some("redis://h?cluster=true"));
         assert!(said.cluster);
-        let twice = ReadArgs { replicas: [some.replicas.clone(), some.replicas].concat(), ..zoned };
+        let twice =
+            ReadArgs { replicas: [some.replicas.clone(), some.replicas.clone()].concat(), ..some };
         assert!(twice.check(ReadFrom::Replica).unwrap_err().contains("named twice"));
         assert!(policy("slave").unwrap_err().contains("replica-preferred"));
     }

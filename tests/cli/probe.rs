@@ -42,6 +42,23 @@ fn wrong_usage() {
         ("probe --hedge-delay 5", "unit"),
         ("probe --hedge-budget 101", "--hedge-budget 101"),
         ("probe --hedge-burst 0", "--hedge-burst 0"),
+        ("probe --hedge-budget nan", "a whole number from 1 to 100 is right"),
+        ("probe --hedge-budget 2.5", "a whole number from 1 to 100 is right"),
+        ("probe --hedge-budget -1", "--hedge-budget"),
+        ("probe --hedge-burst x", "a whole number from 1 to 1000000 is right"),
+        ("probe --clients x", "a whole number from 1 to 256 is right"),
+        ("probe --seed x", "a whole number from 0 to 18446744073709551615 is right"),
+        ("probe --hedge-delay 0s", "from 50us to 60s is right"),
+        ("probe --hedge-delay nan", "from 50us to 60s is right"),
+        ("probe --hedge-delay 1e300h", "from 50us to 60s is right"),
+        ("probe redis://192.0.2.1 --replica a:1,b:2", "repeat --replica for each"),
+        ("probe redis://192.0.2.1 --replica a:1 --zone a", "does not look at zones"),
+        ("probe --blocks 0", "(see hedgerow probe --help)"),
+        ("replay r --percentile p99", "a number from 50 to 99.99 is right"),
+        (
+            "replay r --hedge-budget 5%",
+            "a whole number from 1 to 100 is right (see hedgerow replay --help)",
+        ),
         ("probe --blocks 0", "--blocks"),
         ("probe --json a --html a", "--html"),
         ("probe --reference --rate 5", "--rate"),
@@ -307,6 +324,35 @@ fn baselines_that_disagree_give_no_advice() {
         "{}",
         few.out
     );
+}
+
+/// Fails if a zone that no node is in goes unsaid, or one that a node is in is remarked on.
+#[test]
+fn unknown_zones_are_told() {
+    let fleet = Fleet::builder().zones(["a", "b", "c"]).values(9, 9).start().unwrap();
+    let (words, folder) = (words(&fleet), Folder::new());
+    for (zone, told) in [("z", true), ("b", false)] {
+        let of_zone = format!("--read-from az-affinity --zone {zone} --no-check");
+        let ended = folder.run(&format!("probe {words} {SHORT} {of_zone}"));
+        ended.succeeded();
+        let line = format!("--zone {zone}: no node is in it (they told a, b, c)");
+        assert_eq!(ended.out.contains(&line), told, "{}", ended.out);
+    }
+}
+
+/// Replicas without the primary's keys. Fails if reads that found no value are not told, or if an empty
+/// list of errors is.
+#[test]
+fn misses_are_told() {
+    let (fleet, folder) = (fleet(), Folder::new());
+    let empty: Vec<Server> = (0..2).map(|_| Server::builder().replica().start().unwrap()).collect();
+    let replicas = empty.iter().map(|server| format!("--replica {}", server.addr().unwrap()));
+    let replicas: Vec<String> = replicas.collect();
+    let words = format!("{} {}", fleet.url(), replicas.join(" "));
+    let ended = folder.run(&format!("probe {words} {SHORT} --no-check"));
+    ended.succeeded();
+    assert!(ended.out.contains("reads found no value"), "{}", ended.out);
+    assert!(!ended.out.contains("()"), "{}", ended.out);
 }
 
 /// A primary and one replica, the smallest deployment. Fails if nothing is predicted because all reads

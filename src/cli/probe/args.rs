@@ -1,8 +1,9 @@
 //! The flags of `hedgerow probe` and `hedgerow replay`.
 
 use super::super::args::{ParkName, RungName};
-use super::super::reads::{ReadArgs, fixed_delay};
-use super::super::{duration, rate};
+use super::super::reads::{ReadArgs, fixed_delay, hedges, percent};
+use super::super::{duration, number, rate};
+use super::plan::{MOST_BLOCKS, MOST_CLIENTS, MOST_KEYS};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(crate) struct ProbeArgs {
 
     /// Clients that share the reads, each with connections and a budget of its own, as the cores of a
     /// service have [default: 16]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number::whole::<u32>(text, 1, MOST_CLIENTS))]
     pub(crate) clients: Option<u32>,
 
     /// How long to measure, all four passes together [default: 40s]
@@ -31,7 +32,7 @@ pub(crate) struct ProbeArgs {
     pub(crate) duration: Option<Duration>,
 
     /// Each pass is measured in so many blocks, which take turns [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number::whole::<u32>(text, 1, MOST_BLOCKS))]
     pub(crate) blocks: Option<u32>,
 
     /// Reads of each kind of pass before the measurement, not counted: an adaptive delay learns from some 250
@@ -40,7 +41,7 @@ pub(crate) struct ProbeArgs {
     pub(crate) warmup: Option<Duration>,
 
     /// Seed of everything that is drawn [default: a fresh one, printed in the report]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     pub(crate) seed: Option<u64>,
 
     /// Use this way into the kernel instead of the best that works
@@ -56,7 +57,7 @@ pub(crate) struct ProbeArgs {
     pub(crate) key: Vec<String>,
 
     /// Most keys to sample [default: 1000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = |text: &str| number::whole::<u32>(text, 1, MOST_KEYS))]
     pub(crate) keys: Option<u32>,
 
     /// Do not measure the recommended delay and budget at the end
@@ -98,15 +99,15 @@ pub(crate) struct ReplayArgs {
     pub(crate) hedge_delay: Option<Duration>,
 
     /// Highest budget in percent, 1 to 100 [default: the file's]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) hedge_budget: Option<u32>,
 
     /// Hedges that unspent budget may start at once [default: the file's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = hedges)]
     pub(crate) hedge_burst: Option<u32>,
 
     /// The percentile to make fast: 50 to 99.99 [default: the file's, which is 99]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = number::percentile)]
     pub(crate) percentile: Option<f64>,
 
     /// Write the report as one page that needs no network

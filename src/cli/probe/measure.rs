@@ -128,7 +128,7 @@ pub(crate) async fn run(
     told: Arc<Told>,
 ) -> Result<Option<Measured>, String> {
     told.tell("connecting", Duration::ZERO, Duration::ZERO);
-    let remarks = deployment::check_roles(&local, &options).await?;
+    let mut remarks = deployment::check_roles(&local, &options).await?;
     let nodes = deployment::nodes(&local, &options).await?;
     let keys = deployment::keys(&local, &plan, &options, &nodes).await?;
     if keys.is_empty() {
@@ -142,6 +142,7 @@ pub(crate) async fn run(
     let desk = Desk::new(local.clone(), keys, heat, places, plan.seed);
     let probe = Probe { local, plan, options, told, desk, nodes };
     let Some(mut runners) = probe.runners().await? else { return Ok(None) };
+    remarks.extend(probe.zone_remark(&runners[0].clients));
     let went_on = probe.turns(&mut runners).await;
     let heat = probe.desk.heat();
     if went_on && probe.plan.check {
@@ -175,6 +176,23 @@ impl Probe {
             runners.push(runner);
         }
         Ok(Some(runners))
+    }
+
+    /// Says so where no node told that it is in the zone of `--zone`: reads then go as if there was none.
+    fn zone_remark(&self, clients: &[LocalClient]) -> Option<String> {
+        let zone = self.options.client_availability_zone.as_ref()?;
+        let seen = clients.first()?.nodes();
+        if seen.iter().any(|node| node.zone.as_ref() == Some(zone)) {
+            return None;
+        }
+        let mut zones: Vec<&str> = seen.iter().filter_map(|node| node.zone.as_deref()).collect();
+        zones.sort_unstable();
+        zones.dedup();
+        let told = match zones.is_empty() {
+            true => "none told a zone".into(),
+            false => format!("they told {}", zones.join(", ")),
+        };
+        Some(format!("--zone {zone}: no node is in it ({told}), so reads do not keep to a zone"))
     }
 
     /// A book for a pass with this hedging.

@@ -15,7 +15,7 @@ pub(crate) const MOST_BLOCKS: u32 = 1_000;
 /// Most clients.
 pub(crate) const MOST_CLIENTS: u32 = 256;
 /// Most keys.
-const MOST_KEYS: u32 = 100_000;
+pub(crate) const MOST_KEYS: u32 = 100_000;
 /// Most replicas: each has histograms in every pass.
 const MOST_REPLICAS: usize = 15;
 /// Shortest block: below it the turns cost more than they show.
