@@ -108,7 +108,7 @@ fn keys_must_hold_strings() {
     folder.run(&format!("probe {}", words(&empty))).failed(1, "no keys were found");
     let ended =
         folder.run(&format!("probe {} --key key:000000000001 --key secretive", words(&full)));
-    ended.failed(1, "--key number 2");
+    ended.failed(1, "--key number 2: there is no such key (names of keys are never printed)");
     assert!(!ended.err.contains("secretive"), "{}", ended.err);
 }
 
@@ -147,6 +147,19 @@ fn check_pass(pass: &Value, nodes: usize) {
     assert!(copies >= pass["reads"].as_u64().unwrap(), "every read is a copy: {copies}");
 }
 
+/// Every field is in the description of the report.
+fn documented(value: &Value) {
+    const DESCRIPTION: &str = include_str!("../../src/cli/probe/report.md");
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            assert!(DESCRIPTION.contains(&format!("`{name}`")), "{name} is not described");
+            documented(value);
+        }),
+        Value::Array(items) => items.iter().for_each(documented),
+        _ => {}
+    }
+}
+
 /// A deployment by its URL, here in the test's process. Fails if a field that scripts rely on is
 /// renamed, a pass is missing, or reads go to a node that the policy leaves out.
 #[test]
@@ -161,6 +174,8 @@ fn json_fields() {
         assert!(report[part].is_object(), "{part}");
     }
     assert_eq!(report["configuration"]["keys"], 20);
+    documented(&report);
+    assert!(report["passes"][2]["hedging"]["delay_us"].is_null(), "an adaptive delay is not one");
     assert_eq!(report["interrupted"], false);
     let roles: Vec<&Value> =
         report["nodes"].as_array().unwrap().iter().map(|node| &node["role"]).collect();
@@ -238,6 +253,8 @@ fn replay_predicts_again() {
     let other = folder.run("replay report.json --percentile 99.9 --hedge-burst 4");
     other.succeeded();
     assert!(other.out.contains("p99.9 best"), "{}", other.out);
+    let row = folder.run("replay report.json --hedge-budget 4");
+    assert!(row.out.contains("at most 4 %"), "{}", row.out);
 }
 
 /// A probed report with a check of its advice, in `report.json`; disturbed runs have none and are repeated.

@@ -25,6 +25,9 @@ const SCAN_STEP: u64 = 500;
 /// Steps of a scan after which a deployment has too few strings.
 const SCAN_STEPS: usize = 400;
 
+/// Why an error tells a key by its place.
+const UNNAMED: &str = "names of keys are never printed";
+
 /// A deployment that is ready to be probed.
 #[derive(Debug)]
 pub(crate) struct Deployment {
@@ -252,8 +255,14 @@ async fn named_keys(client: &LocalClient, names: &[String]) -> Result<Vec<Vec<u8
         let found = client.key_type(name).await.map_err(|error| one_line(&error))?;
         match found.as_str() {
             "string" => {}
-            "none" => return Err(format!("--key number {place}: there is no such key")),
-            other => return Err(format!("--key number {place} holds a {other}, not a string")),
+            "none" => {
+                return Err(format!("--key number {place}: there is no such key ({UNNAMED})"));
+            }
+            other => {
+                return Err(format!(
+                    "--key number {place} holds a {other}, not a string ({UNNAMED})"
+                ));
+            }
         }
     }
     Ok(names.iter().map(|name| name.as_bytes().to_vec()).collect())

@@ -115,12 +115,18 @@ pub(crate) fn predict<'a>(
     let advised = advise(&what_if, wish);
     let advice = advice(&advised, &what_if, wish);
     let mut grid = what_if.grid(wish.burst);
+    if !grid.iter().any(|pair| pair.percent == wish.percent_max) {
+        // A row for the budget that was asked for.
+        let delays: Vec<Duration> = grid.iter().map(|pair| pair.delay).collect();
+        let row = delays.into_iter().map(|at| what_if.predict(at, wish.percent_max, wish.burst));
+        grid.extend(row.collect::<Vec<_>>());
+    }
     let asked = wish.delay.map(|delay| what_if.predict(delay, wish.percent_max, wish.burst));
     if let Some(asked) = asked {
         grid.push(asked);
-        grid.sort_by_key(|pair| (pair.percent, pair.delay));
-        grid.dedup_by_key(|pair| (pair.percent, pair.delay));
     }
+    grid.sort_by_key(|pair| (pair.percent, pair.delay));
+    grid.dedup_by_key(|pair| (pair.percent, pair.delay));
     let figures = WhatIfFigures {
         percentile,
         baseline: PredictionFigures::new(&what_if.baseline()),
@@ -290,6 +296,26 @@ mod tests {
         );
         let one = advised(&[node(true, 3_000), node(true, 0)], 0.99);
         assert!(one.kind == "unknown" && one.text.contains("1 node,"), "{}", one.text);
+    }
+
+    /// One read in 25 stalls, more than a burst of one pays for. Fails if the advice does not name
+    /// its burst, or is silent where a larger one would help much.
+    #[test]
+    fn a_larger_burst_is_named_where_it_helps() {
+        let mut times = Histogram::new(3).unwrap();
+        for n in 0..20_000 {
+            times.record(if n % 25 == 0 { 50_000_000 } else { 300_000 + n % 89 * 1_000 }).unwrap();
+        }
+        let nodes = [times.clone(), times];
+        let (what_if, one) = predict(once(&nodes), &wish(0.99));
+        assert!(one.text.contains("with a burst of 1"), "{}", one.text);
+        assert!(one.text.contains("--hedge-burst 10"), "{}", one.text);
+        let bursts: Vec<u32> = what_if.unwrap().bursts.iter().map(|pair| pair.burst).collect();
+        assert!(one.kind != "hedge" || bursts == [1, 10, 100], "{bursts:?}");
+        let (what_if, ten) = predict(once(&nodes), &Wish { burst: 30, ..wish(0.99) });
+        assert!(ten.kind == "hedge" && !ten.text.contains("--hedge-burst"), "{}", ten.text);
+        let bursts: Vec<u32> = what_if.unwrap().bursts.iter().map(|pair| pair.burst).collect();
+        assert_eq!(bursts, [1, 10, 30, 100]);
     }
 
     /// Fails if a delay that was asked for is missing in the grid, or the grid is out of order.
