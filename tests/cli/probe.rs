@@ -343,8 +343,8 @@ fn unknown_zones_are_told() {
     }
 }
 
-/// Replicas without the primary's keys. Fails if reads that found no value are not told, or if an empty
-/// list of errors is.
+/// Replicas without the primary's keys. Fails if reads that found no value are not told, or if an
+/// empty list of errors is.
 #[test]
 fn misses_are_told() {
     let (fleet, folder) = (fleet(), Folder::new());

@@ -137,8 +137,9 @@ fn figure(out: &mut String, number: &str, name: &str, exact_us: Option<f64>) -> 
 
 fn passes_table(out: &mut String, report: &Report) -> fmt::Result {
     out.write_str(
-        "<h2>Passes</h2>\n<p class=\"note\">Latency, from the planned send to the reply.</p>\n<div class=\"card wide\"><table id=\"passes\"><thead><tr><th>pass</th>\
-                   <th>hedge after</th><th>reads</th>",
+        "<h2>Passes</h2>\n<p class=\"note\">Latency, from the planned send to the reply.</p>\n\
+         <div class=\"card wide\"><table id=\"passes\"><thead><tr><th>pass</th>\
+         <th>hedge after</th><th>reads</th>",
     )?;
     columns(out)?;
     out.write_str("<th>extra load</th></tr></thead><tbody>\n")?;

@@ -109,8 +109,8 @@ impl CheckFigures {
 
     fn text(&self, advice: &AdviceFigures, checked: &Checked<'_>) -> String {
         let seen = format!(
-            "checked live: p99 service time {} (predicted {}; {} without hedges, in turns with the check) for \
-             {:.1} % more reads",
+            "checked live: p99 service time {} (predicted {}; {} without hedges, in turns with the check) \
+             for {:.1} % more reads",
             us(self.measured_us),
             us(self.predicted_us),
             us(self.without_us),

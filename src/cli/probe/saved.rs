@@ -225,8 +225,8 @@ fn heat(of: &HeatFigures, nodes: usize) -> Result<(), String> {
     };
     match of.by_node.iter().flatten().find(|cell| is_out(cell)) {
         Some((column, row, count)) => Err(format!(
-            "by_node has a cell [{column}, {row}, {count}]: a column below {}, a row below {rows} and a count \
-             above 0 are right",
+            "by_node has a cell [{column}, {row}, {count}]: a column below {}, a row below {rows} and a \
+             count above 0 are right",
             of.columns
         )),
         None if of.by_node.iter().any(|cells| cells.len() > of.columns * rows) => {
