@@ -169,8 +169,8 @@ impl Client {
         }
     }
 
-    /// What each of its connections, or each pinned core, has seen: the one way to the figures of those. Cores
-    /// that have ended are left out.
+    /// What each of its connections, or each pinned core, has seen: the one way to the figures of those.
+    /// Cores that have ended are left out.
     ///
     /// ```no_run
     /// # async fn watch(client: &hedgerow::Client) {

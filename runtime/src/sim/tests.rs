@@ -126,6 +126,7 @@ impl Client {
     /// The completion of `token`; `None` when `by` came first.
     fn next(&mut self, token: Token, by: Duration) -> Option<Completion> {
         let by = self.sim.now() + by;
+        self.sim.arm(Instant::NEVER);
         // A send that goes out whole ends no wait.
         self.sim.enter(Wait::No, &mut self.out).unwrap();
         loop {
