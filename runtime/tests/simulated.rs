@@ -208,10 +208,6 @@ fn run(seed: u64, config: SimConfig) -> (usize, usize, u64) {
         1 => (ParkPolicy::default(), 1_600),
         _ => (ParkPolicy::Park, 400),
     };
-    run_with(seed, config, policy, turns)
-}
-
-fn run_with(seed: u64, config: SimConfig, policy: ParkPolicy, turns: u32) -> (usize, usize, u64) {
     let net = SimNet::new(config);
     net.listen(server(), Echo);
     let kernel = net.kernel();

@@ -218,7 +218,7 @@ impl<O: Outside> Engine<O> {
         match self.choose(now, &next, None) {
             // Nobody of that role: what the server said tells more.
             Chosen::Never(_) | Chosen::Wait(Why::Search) => self.fail(id, error.clone()),
-            _ => self.send_again(now, id, next),
+            chosen => self.send_again_by(id, next, chosen),
         }
         true
     }
@@ -311,6 +311,10 @@ impl<O: Outside> Engine<O> {
     /// A request whose command was not run is queued again, by its task, as soon as there is room.
     fn send_again(&mut self, now: Instant, id: CellId, way: Way) {
         let chosen = self.choose(now, &way, None);
+        self.send_again_by(id, way, chosen);
+    }
+
+    fn send_again_by(&mut self, id: CellId, way: Way, chosen: Chosen) {
         let queue = self.queue_of(&way);
         let target = self.awaited_link(&way);
         let Some(cell) = self.cells.get(id) else { return };

@@ -45,6 +45,13 @@ struct Process {
     thread: Option<Remote>,
 }
 
+impl Process {
+    /// The coordinator's thread ends: the next deployment begins another.
+    fn end(&mut self) {
+        (self.running, self.thread) = (false, None);
+    }
+}
+
 static PROCESS: Mutex<Process> = Mutex::new(Process {
     boards: Boards(Vec::new()),
     queue: Vec::new(),
@@ -131,15 +138,14 @@ fn drive<K: Kernel>(kernel: K) {
         if desk.local().live_tasks() == 0 {
             let mut process = process();
             if process.queue.is_empty() {
-                (process.running, process.thread) = (false, None);
+                process.end();
                 break;
             }
             continue;
         }
         if let Err(error) = driver.turn(Turn::MayWait) {
             tracing::error!(%error, "the coordinator's kernel failed");
-            let mut process = process();
-            (process.running, process.thread) = (false, None);
+            process().end();
             break;
         }
     }

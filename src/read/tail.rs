@@ -64,13 +64,13 @@ impl Tail {
     #[inline]
     pub fn delay(&mut self, now: Instant, class: usize) -> Option<Duration> {
         let delay = self.class(class).delay(now);
-        (!self.hedging.storm_guard || self.storm.admits(now + delay)).then_some(delay)
+        self.storm.admits(now + delay).then_some(delay)
     }
 
     /// The read is unanswered `waited` after its first node was chosen. `again` is false the first time
     /// and true after [`Due::Again`], so that the books count it once.
     pub fn on_due(&mut self, now: Instant, waited: Duration, again: bool) -> Due {
-        if self.hedging.storm_guard && !self.storm.admits(now) {
+        if !self.storm.admits(now) {
             // Not again: in a storm every read is late, and each would keep a timer busy.
             self.ledger.held_back += 1;
             return Due::Leave;
@@ -103,6 +103,7 @@ impl Tail {
     pub fn on_outcome(&mut self, now: Instant, outcome: Outcome) -> Option<Weather> {
         self.ledger.record(outcome);
         if !self.hedging.storm_guard {
+            // It hears of nothing, so that it admits everything.
             return None;
         }
         let (climate, before) = (Pace::of_all(&self.paces, now), self.storm.weather());

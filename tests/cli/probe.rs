@@ -4,6 +4,7 @@ use super::program::{Folder, end};
 use hedgerow::testing::{Fleet, Server};
 use serde_json::Value;
 use std::net::TcpListener;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A short probe: four blocks of 0.4 s.
@@ -482,6 +483,17 @@ fn reference_run() {
     assert!(holds, "three runs in a row: {}", folder.report()["passes"][1]["p99_us"]);
 }
 
+/// Ctrl-C, once the program reads from the fleet.
+fn interrupt(child: &Child, fleet: &Fleet) {
+    let began = Instant::now();
+    while fleet.replica(0).stats().commands < 200 {
+        assert!(began.elapsed() < Duration::from_secs(60), "the program does nothing");
+        std::thread::yield_now();
+    }
+    let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+}
+
 /// Ctrl-C ends a probe with the figures so far and success. Fails if it kills the program, or if the report
 /// does not say so.
 #[test]
@@ -490,13 +502,7 @@ fn interrupt_gives_the_figures() {
     let long =
         "--duration 1h --warmup 0s --clients 1 --rate 1000 --json report.json --html page.html";
     let child = folder.start(&format!("probe {} {long}", words(&fleet)));
-    let began = Instant::now();
-    while fleet.replica(0).stats().commands < 200 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the program does nothing");
-        std::thread::yield_now();
-    }
-    let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    interrupt(&child, &fleet);
     let ended = end(child);
     ended.succeeded();
     assert!(ended.out.contains("interrupted: the figures so far"), "{}", ended.out);
@@ -515,13 +521,7 @@ fn runs_that_fail_leave_reports_alone() {
     std::fs::write(folder.path("page.html"), "an older page").unwrap();
     let files = "--json report.json --html page.html";
     let child = folder.start(&format!("probe {} --warmup 1h --rate 1000 {files}", words(&fleet)));
-    let began = Instant::now();
-    while fleet.replica(0).stats().commands < 200 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the program does nothing");
-        std::thread::yield_now();
-    }
-    let id = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    interrupt(&child, &fleet);
     end(child).failed(1, "interrupted before a read was measured");
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     folder.run(&format!("probe redis://{gone} --replica {gone}1 {files}")).failed(2, "--replica");
